@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The whole contract between the planes, and between shards: every message that crosses a ring.
+ * Messages travel by value; an mbuf chain in `m` changes its owner with them (take) and is freed
+ * where it lands.
+ *
+ * Where a type says "m = name, tail, value" the chain starts with `name_length` bytes of queue
+ * name, then `tail_length` bytes of tail, both in the first segment; the rest is the value.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <base/units.h>
+
+struct rte_mbuf;
+
+/* X(name, class): class R may use the reserve of a ring (acknowledges, answers, cancels). */
+#define RP_XMSG_TYPES(X)                                                                           \
+	/* control -> shard */                                                                     \
+	X(PUT, N)	    /* token; m = name, tail, value. Answered by ANSWER */                 \
+	X(ACK, R)	    /* token, idx, uuid, flags; m = name. Answered by ANSWER */            \
+	X(GET, N)	    /* token, idx, uuid, flags; m = name. Answered by ANSWER */            \
+	X(REJECT, R)	    /* token, idx, uuid; m = name, then the reason as tail. ANSWER */      \
+	X(CONSUMER_OPEN, N) /* token = consumer handle, uuid, revision = start_revision; m = name, \
+			       then the `;field=` text of its record as value. ANSWER */           \
+	X(CONSUMER_CLOSE, R) /* token = consumer handle, flags LEAVE */                            \
+	X(ACCEPTED, R)	     /* token = consumer handle, idx: the client has it */                 \
+	X(SET_RECORD, N)     /* dispatcher record; m = name, then its text (empty = deleted) */    \
+	X(SET_CONSUMER, N)   /* consumer record; uuid; m = name, then its text (empty = gone) */   \
+	X(SET_NODE, N)	     /* node, value = enum rp_node_state */                                \
+	X(SET_PEER, N)	     /* node; m = struct rp_xmsg_peer: where its links listen */           \
+	X(SET_UNARY, N)	     /* node, value = 1: the gRPC path to it is up */                      \
+	X(UNARY_IN, N)	     /* token, node; m = frame. Answered by UNARY_DONE */                  \
+	X(UNARY_RESULT, R)   /* token, node, status; m = answer frame or NULL */                   \
+	X(SNAPSHOT, N)	     /* token, pointer = buffer that the shard fills. SNAPSHOT_DONE */     \
+	X(IMPAIR, N)	     /* value = port, pointer = struct rp_impair_spec (borrow till done).  \
+				SNAPSHOT_DONE */                                                   \
+	X(STOP, R)	     /* value: 1 = refuse new puts, 2 = close links. STOPPED */            \
+	/* shard -> control */                                                                     \
+	X(ANSWER, R)   /* token, status, count, idx; m = the message where asked (tail, value) */  \
+	X(DELIVERY, N) /* token = consumer handle, idx, revision, attempt; m = tail, value */      \
+	X(WITHDRAW, R) /* token = consumer handle, idx, revision; m = tail: a DELETE event */      \
+	X(CONSUMER_ENDED, R) /* token = consumer handle, status says why */                        \
+	X(CLAIMED, R)	     /* node, epoch; m = name: write the dispatcher record */              \
+	X(RELEASED, R)	     /* m = name: the queue ended, delete its record */                    \
+	X(CONSUMER_HERE,                                                                           \
+		R)	 /* uuid, value = 1 here, 0 gone; m = name: write or delete its record */  \
+	X(UNARY_OUT, N)	 /* token, node, hash; m = frame: call DeliverOne there */                 \
+	X(UNARY_DONE, R) /* token, status; m = answer frame or NULL */                             \
+	X(LINK_STATE, R) /* node, value = 1 up, 0 down */                                          \
+	X(SNAPSHOT_DONE, R) /* token */                                                            \
+	X(STOPPED, R)	    /* value as in STOP */                                                 \
+	/* shard -> shard */                                                                       \
+	X(FRAME_OUT, N)	 /* node; m = frame, for the owner of that peer's link */                  \
+	X(FRAME_IN, N)	 /* node; m = frame, for the shard of its queue or stream */               \
+	X(PEER_STATE, R) /* node, value = 1 up, 0 down, epoch of the bundle */                     \
+	X(VIOLATION, R)	 /* node, status: close that bundle */
+
+enum rp_xmsg_type {
+#define X(name, class) RP_XMSG_##name,
+	RP_XMSG_TYPES(X)
+#undef X
+		RP_XMSG_TYPE_COUNT,
+};
+
+/** Classes of messages, by what they may use of a ring. */
+enum rp_xmsg_class {
+	RP_XMSG_CLASS_N, /**< new work: refused while only the reserve is left */
+	RP_XMSG_CLASS_R, /**< ends or answers work: may use the reserve */
+};
+
+/** ACK, GET: the short form, no holder to check. */
+#define RP_XMSG_NO_HOLDER 0x01
+/** ACK: the message itself is wanted in the answer. */
+#define RP_XMSG_WANT_MESSAGE 0x02
+/** CONSUMER_CLOSE: the registration was deleted, an immediate leave. */
+#define RP_XMSG_LEAVE 0x04
+
+/** State of a node, as published to the shards (spec/cluster.md, Membership). */
+enum rp_node_state {
+	RP_NODE_GONE,	     /**< not a member */
+	RP_NODE_SPARE,	     /**< timed out, or not synced */
+	RP_NODE_IN_PROGRESS, /**< syncing: gets writes, does not dispatch */
+	RP_NODE_ONLINE,
+};
+
+struct rp_xmsg {
+	uint8_t type; /**< enum rp_xmsg_type */
+	uint8_t flags;
+	uint16_t status; /**< enum rp_qstatus */
+	uint16_t name_length, tail_length;
+	uint32_t hash;
+	uint32_t epoch;
+	uint32_t count;
+	uint32_t attempt;
+	uint32_t value;
+	uint64_t token;
+	uint64_t node;
+	uint64_t idx;
+	uint64_t alloc_node;
+	uint64_t revision;
+	struct rte_mbuf *m;
+	void *pointer;
+	uint8_t uuid[RP_UUID_BYTES];
+	uint64_t reserved[3];
+};
+_Static_assert(sizeof(struct rp_xmsg) == 128, "a ring slot is two cache lines");
+
+/** Payload of SET_PEER: one link endpoint a transport; family 0 = none. Layout is local memory. */
+struct rp_xmsg_peer {
+	uint8_t tcp_family, ktcp_family;
+	uint16_t tcp_port, ktcp_port;
+	uint8_t tcp_addr[16], ktcp_addr[16];
+};
+
+const char *rp_xmsg_type_name(enum rp_xmsg_type type);
+enum rp_xmsg_class rp_xmsg_class_of(enum rp_xmsg_type type);
