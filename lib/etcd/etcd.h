@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The etcd v3 services (KV, Watch, Maintenance, Cluster) and ringpost.v1.Peer on one gRPC server
+ * (spec/etcd-semantics.md; spec/queues.md "What a stock client sees"). This folder knows requests,
+ * answers and watch streams. What a write means to the cluster, what a queue is and who the members
+ * are, it asks `struct rp_etcd_backend`.
+ *
+ *   1. rp_etcd_create() registers the services at the server, before it serves.
+ *   2. Reads go straight to the store. A write becomes a `struct rp_kv_txn` for backend.propose().
+ *   3. Keys that are queue traffic (route/key.h) go to the queue callbacks with a token; the answer
+ *      comes back by rp_etcd_queue_answer(), at once or later.
+ *   4. A watch on one consumer key is a consumer: consumer_open(), then rp_etcd_consumer_deliver().
+ *   5. rp_etcd_run() once a turn of the loop: progress, waiting calls.
+ *   6. rp_etcd_stop() when the node stops: puts are refused, watch streams end with UNAVAILABLE.
+ *
+ * Everything is on the control thread. Callbacks may answer before they return. Spans given to a
+ * callback live for the call only, unless it says otherwise.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <base/qmsg.h>
+#include <base/units.h>
+#include <kv/kv.h>
+#include <route/key.h>
+
+struct rp_etcd;
+struct rp_grpc_server;
+
+/** What a caller is, as far as policy must know. */
+struct rp_etcd_caller {
+	bool loopback; /**< the connection comes from 127.0.0.0/8, ::1 or a unix socket */
+	bool peer;     /**< the connection has proved to be a node of this cluster, and says so */
+};
+
+enum rp_etcd_access {
+	RP_ETCD_READ,
+	RP_ETCD_WRITE,
+};
+
+/** grpc_status is 0 when it was done; then `result` is set (borrow), else `message`. */
+typedef void (*rp_etcd_done_fn)(
+	void *done_ctx, int grpc_status, const char *message, const struct rp_kv_result *result);
+
+/** A put on /q/{name}/p/{tail}, an acknowledge, a get, a reject: one operation on one queue. */
+enum rp_etcd_queue_op_type {
+	RP_ETCD_QUEUE_PUT,    /**< name, tail, value */
+	RP_ETCD_QUEUE_ACK,    /**< name, idx, tail, uuid, flags */
+	RP_ETCD_QUEUE_GET,    /**< name, idx, tail, uuid, flags */
+	RP_ETCD_QUEUE_REJECT, /**< name, idx, tail, uuid, flags; value = the reason, may be empty */
+	RP_ETCD_QUEUE_CANCEL, /**< name, tail: every live message with that tail */
+};
+
+struct rp_etcd_queue_op {
+	enum rp_etcd_queue_op_type type;
+	struct rp_span name;
+	uint32_t hash; /**< rp_queue_hash() of the name */
+	struct rp_span tail;
+	struct rp_span value;
+	uint64_t idx;
+	uint8_t uuid[RP_UUID_BYTES]; /**< who acknowledges; zeros with RP_ETCD_QUEUE_NO_HOLDER */
+	uint8_t flags;		     /**< RP_ETCD_QUEUE_* below */
+	struct rp_etcd_caller caller;
+};
+/** The short form of a delivered key: the holder is not checked. */
+#define RP_ETCD_QUEUE_NO_HOLDER RP_QMSG_NO_HOLDER
+/** ACK: the message is wanted in the answer (prev_kv). */
+#define RP_ETCD_QUEUE_WANT_MESSAGE RP_QMSG_WANT_MESSAGE
+
+/** Answer to one operation. */
+struct rp_etcd_queue_answer {
+	enum rp_qstatus status;
+	uint32_t deleted;      /**< ACK, CANCEL */
+	const char *message;   /**< text for the client; NULL = made from status and queue name */
+	bool has_message;      /**< GET, and ACK with WANT_MESSAGE: the fields below are set */
+	struct rp_span value;  /**< borrow for the call */
+	uint64_t mod_revision; /**< of its delivery; 0 when it was not delivered yet */
+	uint32_t attempt;      /**< its version */
+};
+
+struct rp_etcd_consumer_open {
+	struct rp_span name;
+	uint32_t hash;
+	uint8_t uuid[RP_UUID_BYTES];
+	struct rp_span watched_key; /**< as the client spelled it, without a trailing '/' */
+	int64_t start_revision;	    /**< 0 = a new life */
+	struct rp_etcd_caller caller;
+};
+
+/** Why a consumer watch is over. */
+enum rp_etcd_consumer_end {
+	RP_ETCD_CONSUMER_CANCELLED, /**< its client cancelled the watch */
+	RP_ETCD_CONSUMER_LOST,	    /**< stream or connection ended: resume_ms begins */
+	RP_ETCD_CONSUMER_REPLACED,  /**< a second watch of the same uuid, here */
+	RP_ETCD_CONSUMER_STOPPED,   /**< by this server; never a death of the consumer */
+};
+
+struct rp_etcd_member {
+	uint64_t id;
+	const char *name; /**< "" = not started */
+	const char *const *peer_urls, *const *client_urls;
+	uint32_t peer_url_count, client_url_count;
+	bool is_learner;
+};
+
+struct rp_etcd_status {
+	uint64_t leader; /**< a member id; 0 = none, which clients take as an outage */
+	uint64_t raft_index, raft_applied_index;
+	const char *const *errors; /**< extra lines for Status.errors; alarms are added here */
+	uint32_t error_count;
+	const char *unhealthy; /**< NULL, or why /health must say false */
+};
+
+/**
+ * What the services need of the node. A callback that may be NULL says so. Those that return int
+ * give 0 or a gRPC status (3, 7, 8, 9, 14 ...) with a text in *message.
+ */
+struct rp_etcd_backend {
+	void *ctx;
+
+	/**
+	 * Applies the txn here and spreads it; `done` exactly once, also before it returns. The
+	 * txn and all it points to stay until then.
+	 */
+	void (*propose)(
+		void *ctx, const struct rp_kv_txn *txn, rp_etcd_done_fn done, void *done_ctx);
+
+	/** May the caller do that to [key, end)? NULL = yes. Called for each part of a txn. */
+	int (*check)(void *ctx, enum rp_etcd_access access, struct rp_span key, struct rp_span end,
+		const struct rp_etcd_caller *caller, const char **message);
+
+	/**
+	 * One operation on a queue. 0: rp_etcd_queue_answer() follows with the token. -EAGAIN: the
+	 * ring has no room; the call waits and is tried again by rp_etcd_run().
+	 */
+	int (*queue_op)(void *ctx, const struct rp_etcd_queue_op *op, uint64_t token);
+	/**
+	 * Several operations on one queue, all or none; answered by rp_etcd_queue_batch_answer().
+	 * NULL: a txn with more than one queue operation is refused. As queue_op otherwise.
+	 */
+	int (*queue_batch)(
+		void *ctx, const struct rp_etcd_queue_op *ops, uint32_t count, uint64_t token);
+
+	/**
+	 * A client's write to a record key: value = its put, or data NULL = a delete. The backend
+	 * merges fields, re-elects, takes a consumer out (spec/queues.md, Records), and calls
+	 * `done` as propose does, with a result of one put or delete. NULL: records are written as
+	 * ordinary keys.
+	 */
+	void (*record_write)(void *ctx, const struct rp_route_key *key, struct rp_span value,
+		bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done,
+		void *done_ctx);
+
+	/**
+	 * A consumer arrived. 0: it is open, *revision is its first header's: below every delivery
+	 * that follows, not below any that was before start_revision. Otherwise non-zero, and
+	 * *reason is the watch's cancel_reason. `consumer` names it from now on.
+	 */
+	int (*consumer_open)(void *ctx, const struct rp_etcd_consumer_open *open, uint64_t consumer,
+		int64_t *revision, const char **reason);
+	void (*consumer_close)(void *ctx, uint64_t consumer, enum rp_etcd_consumer_end why);
+	/** The last byte of that delivery's event is in the client's socket: ACCEPTED. */
+	void (*consumer_accepted)(void *ctx, uint64_t consumer, uint64_t idx, int64_t mod_revision);
+	/** A delivery that was refused with -EAGAIN would be taken now. */
+	void (*consumer_room)(void *ctx, uint64_t consumer);
+
+	/** The members, this node included; borrow until the next call. Returns their count. */
+	uint32_t (*members)(void *ctx, const struct rp_etcd_member **members);
+	/** Announces a member by its peer URLs; NULL = refused as not supported. */
+	int (*member_add)(void *ctx, const char *const *peer_urls, uint32_t count, bool is_learner,
+		const struct rp_etcd_caller *caller, struct rp_etcd_member *member,
+		const char **message);
+	void (*status)(void *ctx, struct rp_etcd_status *status);
+
+	/** ringpost.v1.Peer, server side (peer.h); NULL = UNIMPLEMENTED. */
+	const struct rp_etcd_peer_backend *peer;
+};
+
+struct rp_etcd_config {
+	struct rp_kv *kv;		       /**< borrow */
+	struct rp_grpc_server *server;	       /**< borrow; not serving yet */
+	const struct rp_etcd_backend *backend; /**< borrow; outlives the services */
+	uint64_t cluster_id, member_id;	       /**< non-zero, the same after a restart */
+	uint64_t raft_term;		       /**< non-zero; rp_etcd_set_term() changes it */
+	uint32_t request_bytes_max;	       /**< 0 = 1572864 */
+	uint32_t watches_per_stream_max;       /**< 0 = 65536 */
+	uint32_t waiting_calls_max;    /**< calls that wait for a ring or a write; 0 = 65536 */
+	uint64_t progress_interval_ns; /**< 0 = 10 minutes */
+};
+
+struct rp_etcd_stats {
+	uint64_t watch_streams, watches, consumers;
+	uint64_t calls_waiting; /**< for the backend */
+	uint64_t ranges, puts, deletes, txns, compactions, watch_creates, watch_refusals;
+	uint64_t queue_puts, queue_acks, queue_gets, queue_rejects, queue_cancels;
+	uint64_t queue_refused;	  /**< answers with another status than OK */
+	uint64_t deliveries_sent; /**< events written to consumer watches */
+	uint64_t deliveries_no_room;
+	uint64_t withdrawals_sent;
+	uint64_t answers_dropped; /**< answers whose call had gone */
+	uint64_t malformed;	  /**< messages that did not decode */
+	uint64_t peer_unproved;	  /**< x-peer on a connection that has not proved itself */
+};
+
+/** NULL and errno. */
+struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config);
+/** Ends what is left; the server must have been destroyed or must not serve. NULL is fine. */
+void rp_etcd_destroy(struct rp_etcd *e);
+void rp_etcd_set_term(struct rp_etcd *e, uint64_t raft_term);
+/** Member and cluster id may change only before the first call. */
+void rp_etcd_set_limits(struct rp_etcd *e, uint32_t request_bytes_max);
+
+/**
+ * Timers, waiting calls, compactions that are waited for. Returns when it wants to be called again
+ * at the latest (RP_NEVER = no wish); the store's own rp_kv_step() is the caller's matter.
+ */
+uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns);
+/** Refuses new writes and ends watch streams, UNAVAILABLE "etcdserver: server stopped". */
+void rp_etcd_stop(struct rp_etcd *e);
+
+void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats);
+
+/** Answers an operation; a token that is unknown (its call was cancelled) is counted. */
+void rp_etcd_queue_answer(
+	struct rp_etcd *e, uint64_t token, const struct rp_etcd_queue_answer *answer);
+/** One answer an operation, in order; `status` is OK or the refusal of the whole. */
+void rp_etcd_queue_batch_answer(struct rp_etcd *e, uint64_t token, enum rp_qstatus status,
+	const char *message, const struct rp_etcd_queue_answer *answers, uint32_t count);
+
+struct rp_etcd_delivery {
+	uint64_t idx;
+	struct rp_span tail;
+	const struct rp_span *value; /**< in pieces; copied */
+	uint32_t value_count;
+	int64_t mod_revision; /**< above every earlier one of this uuid, below 2^53 */
+	uint32_t attempt;     /**< from 1 */
+};
+
+/**
+ * Writes a delivery's PUT event into the consumer's watch. 0: it goes out, with HTTP/2 window to
+ * spare; consumer_accepted() follows when the socket has it, or consumer_close(). -EAGAIN: no room,
+ * nothing sent; consumer_room() follows. -ENOENT: no such consumer any more. -EINVAL: mod_revision
+ * does not rise, or the key is too long.
+ */
+int rp_etcd_consumer_deliver(
+	struct rp_etcd *e, uint64_t consumer, const struct rp_etcd_delivery *delivery);
+/** The DELETE event on a delivered key. As above, but sent whatever room there is. */
+int rp_etcd_consumer_withdraw(struct rp_etcd *e, uint64_t consumer, uint64_t idx,
+	struct rp_span tail, int64_t mod_revision);
+/** Ends a consumer's watch from here with a cancel_reason; consumer_close() is not called. */
+void rp_etcd_consumer_end(struct rp_etcd *e, uint64_t consumer, const char *reason);
