@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Ethernet, ARP, IPv4 and ICMP of one port on one lcore. Pure: frames, time and seeds come in,
+ * frames go out through a queue that the owner of the port empties.
+ *
+ *   1. rp_net_create() with the interface and the pools. It announces itself by gratuitous ARP.
+ *   2. rp_net_rx() sorts a received burst: ARP and ICMP are dealt with inside, TCP segments are
+ *      handed back, parsed and with their checksums verified.
+ *   3. rp_neigh_ref() gives the next hop of a destination, once a flow; rp_net_output() sends a
+ *      packet through it, or keeps it while the address is being resolved.
+ *   4. rp_net_poll() runs the ARP timers; rp_net_next_deadline() says when it is due.
+ *   5. rp_net_tx() hands out the frames that are ready.
+ *
+ * The TCP stack (tcp/tcp.h) owns one of these and does all of this by itself: who uses the stack
+ * needs from here the configuration and the counters only.
+ *
+ * Every call is made on the lcore that owns the object.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/list.h>
+#include <base/rand.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rp_net;
+struct rp_neigh;
+
+struct rp_net_counters {
+#define X(name, text) uint64_t name;
+#include <net/net_counters.def>
+#undef X
+};
+
+#define RP_NET_MTU_MIN 576
+#define RP_NET_MTU_MAX 9000
+
+/** An address of either family; IPv4 is held as ::ffff:a.b.c.d. Network byte order. */
+union rp_ip {
+	uint8_t b[16];
+	uint32_t w[4];
+	uint64_t q[2];
+};
+
+/** The interface as the layers above see it. Addresses in network byte order. */
+struct rp_net_interface {
+	uint8_t mac[6];
+	uint16_t mtu;	       /**< bytes of an IP packet, RP_NET_MTU_MIN..RP_NET_MTU_MAX */
+	uint8_t addr[4];       /**< ours */
+	uint8_t prefix_length; /**< 0..32 */
+	uint8_t gateway[4];    /**< 0.0.0.0: none */
+	/**
+	 * The device's word about received checksums (mbuf ol_flags) counts: GOOD and NONE are
+	 * believed, UNKNOWN is checked in software. Off: everything is checked in software. BAD is
+	 * dropped in both.
+	 */
+	bool rx_csum;
+	bool tx_csum_ip;  /**< the device fills in the IPv4 header checksum */
+	bool tx_csum_tcp; /**< the device completes the TCP checksum from the pseudo header's */
+};
+
+struct rp_net_config {
+	struct rp_net_interface iface;
+	/** Borrowed for the life of the object. Headers, ARP, ICMP; indirect mbufs. */
+	struct rte_mempool *header_pool;
+	/** Control packets: never used for data, so that they find a buffer. NULL: header_pool. */
+	struct rte_mempool *control_pool;
+	/** Room for payloads (echo replies). NULL: header_pool. */
+	struct rte_mempool *payload_pool;
+	uint32_t neighbours_max;	/**< 0 = 256 */
+	uint32_t neighbour_pending_max; /**< packets waiting for one neighbour; 0 = 16 */
+	uint32_t tx_queue_packets;	/**< power of two; 0 = 1024 */
+	uint64_t neigh_reachable_ns;	/**< 0 = 30 s: then it is asked again when used */
+	uint64_t neigh_retry_ns;	/**< first retry; doubles. 0 = 250 ms */
+	uint32_t neigh_tries;		/**< requests before a neighbour counts as failed; 0 = 4 */
+	uint32_t icmp_echo_per_s;	/**< echo replies a second; 0 = 10000 */
+	uint64_t seed;			/**< jitter of refreshes */
+	struct rp_net_counters *counters; /**< borrowed; NULL: kept inside */
+
+	/**
+	 * A neighbour's address was learned or has changed (for copies on other lcores). May be
+	 * NULL; must not call back into the object.
+	 */
+	void (*on_neigh)(void *ctx, const union rp_ip *ip, const uint8_t mac[6]);
+	/** A neighbour did not answer: called for each user that rp_neigh_ref() registered. */
+	void (*on_neigh_failed)(void *ctx, struct rp_list *user, uint64_t now_ns);
+	void *ctx;
+};
+
+/** NULL and errno: EINVAL for a bad configuration, ENOMEM. Copies the configuration. */
+struct rp_net *rp_net_create(const struct rp_net_config *config, uint64_t now_ns);
+/** Frees all that waits or is queued. NULL is fine. */
+void rp_net_destroy(struct rp_net *net);
+
+const struct rp_net_interface *rp_net_interface(const struct rp_net *net);
+const struct rp_net_counters *rp_net_counters(const struct rp_net *net);
+
+/* Receive. */
+
+enum rp_net_kind {
+	RP_NET_TCP,
+	RP_NET_ICMP_ERROR,
+};
+
+/** Kinds of ICMP errors, as TCP tells them apart (RFC 1122 4.2.3.9). */
+enum rp_net_icmp_error {
+	RP_NET_ICMP_SOFT,    /**< net or host unreachable, source route failed, time exceeded */
+	RP_NET_ICMP_HARD,    /**< protocol or port unreachable, administratively prohibited */
+	RP_NET_ICMP_TOO_BIG, /**< fragmentation needed: `mtu` */
+};
+
+/** What rp_net_rx() hands up. */
+struct rp_net_packet {
+	enum rp_net_kind kind;
+	/**
+	 * TCP: take; the chain holds exactly the IP packet, in segments that nobody else shares,
+	 * its TCP header within the first. ICMP error: NULL.
+	 */
+	struct rte_mbuf *m;
+	uint16_t l4_offset; /**< of the TCP header from the start of m's data */
+	uint16_t l4_length; /**< TCP header and payload, bytes */
+	union rp_ip remote; /**< source of a segment; destination of the packet an error is about */
+	/* ICMP errors only (RFC 5927: the sequence number is to be checked). */
+	enum rp_net_icmp_error error;
+	uint16_t local_port, remote_port; /**< host byte order */
+	uint32_t seq;
+	uint16_t mtu;
+};
+
+/** Frames a call of rp_net_rx() takes at most. */
+#define RP_NET_BURST 64
+
+/**
+ * Takes `n` <= RP_NET_BURST frames and writes what concerns the layer above to `out`, which has
+ * room for n entries. Returns how many. TCP checksums are verified here.
+ */
+unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
+	struct rp_net_packet *out, uint64_t now_ns);
+
+/* Send. */
+
+/** Bytes in front of the TCP header that rp_net_fill() and rp_net_output() write. */
+#define RP_NET_HEADROOM (14 + 20)
+/** Frames of the transmit queue that are kept for control packets. */
+#define RP_NET_TX_RESERVE 64
+
+/**
+ * The next hop towards `remote`; creates and begins to resolve it where it is not known. `user` is
+ * an unlinked node of the caller's, on which on_neigh_failed() reports until rp_neigh_unref(). NULL
+ * and errno: ENETUNREACH (off-link, no gateway), EADDRNOTAVAIL (our own, multicast or broadcast),
+ * ENOBUFS (no slot).
+ */
+struct rp_neigh *rp_neigh_ref(
+	struct rp_net *net, const union rp_ip *remote, struct rp_list *user, uint64_t now_ns);
+void rp_neigh_unref(struct rp_net *net, struct rp_neigh *neigh, struct rp_list *user);
+/** The layer above saw the neighbour answer (new data acknowledged): no need to ask it. */
+void rp_neigh_confirm(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_ns);
+/** Data gets no answer through this neighbour: ask it again, soon. */
+void rp_neigh_suspect(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_ns);
+
+/** A neighbour's address as another lcore's copy learned it. Traffic moves at once. */
+void rp_net_neigh_learn(
+	struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6], uint64_t now_ns);
+
+/** Frames that the transmit queue takes now, less the reserve where `control` is false. */
+uint32_t rp_net_tx_room(const struct rp_net *net, bool control);
+
+/**
+ * Completes and sends a TCP packet. Take. `m` is the packet from its Ethernet header on: the first
+ * RP_NET_HEADROOM bytes are unwritten, the TCP header of `tcp_length` bytes follows, its checksum
+ * field unset; payload may follow in further segments. `payload_sum` is the raw checksum
+ * (rp_csum_chain) of the bytes behind the TCP header, used where the device makes none.
+ * The packet may be kept until the neighbour is resolved; what cannot be sent is dropped, counted.
+ */
+void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+	uint16_t tcp_length, const union rp_ip *remote, uint32_t payload_sum, uint64_t now_ns);
+
+/** True where the checksum of TCP payload has to be given to rp_net_output_tcp(). */
+bool rp_net_needs_sum(const struct rp_net *net);
+
+/** Hands out up to `max` ready frames, in order. The caller owns them. Returns how many. */
+unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max);
+
+/* Time. */
+
+void rp_net_poll(struct rp_net *net, uint64_t now_ns);
+/** RP_NEVER where nothing is due. */
+uint64_t rp_net_next_deadline(const struct rp_net *net);
+
+/** For `show arp`: state "incomplete", "reachable", "stale", "probe" or "failed". */
+struct rp_neigh_info {
+	union rp_ip ip;
+	uint8_t mac[6];
+	const char *state;
+	uint32_t pending, users;
+	uint64_t confirmed_ns; /**< when it was last known to be right */
+};
+/** Calls `cb` for each neighbour. */
+void rp_net_neigh_foreach(const struct rp_net *net,
+	void (*cb)(void *ctx, const struct rp_neigh_info *info), void *ctx);
+
+/* Addresses. */
+
+/** 4 bytes in network order. */
+union rp_ip rp_ip_from4(const uint8_t addr[4]);
+
+static inline bool rp_ip_equal(const union rp_ip *a, const union rp_ip *b)
+{
+	return a->q[0] == b->q[0] && a->q[1] == b->q[1];
+}

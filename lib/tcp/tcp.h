@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The TCP stack of one lcore, with the network layer under it. Pure: frames and time come in,
+ * frames and events come out; all memory is sized at creation.
+ *
+ *   1. rp_tcp_create() with the interface, the pools, the limits and a secret.
+ *   2. rp_tcp_transport() is the vtable of base/transport.h: dial, listen, send, ...
+ *   3. One turn of the loop: rp_tcp_rx() with what the port received; the rest of the shard's work;
+ *      rp_tcp_poll(), which makes the events and emits segments, once a connection; rp_tcp_tx()
+ *      until it gives less than was asked for.
+ *   4. rp_tcp_next_deadline() says how long the loop may sleep.
+ *   5. rp_tcp_destroy() frees everything; connections that are still there get no event.
+ *
+ * Events come from within rp_tcp_poll() only. Any call of the transport may be made from within any
+ * event, on any connection; a connection that ends in an event is freed after it. What is sent,
+ * consumed or closed outside of an event goes out with the next rp_tcp_poll(); it is cheap when
+ * nothing happened, and may be called more than once a turn.
+ *
+ * Frames given out by rp_tcp_tx() may hold mbufs that are referenced elsewhere (refcnt > 1): the
+ * driver may read them only. RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE must be off.
+ *
+ * send() (base/transport.h) takes any chain. It is cheapest with chains that nobody else refers to;
+ * small pieces are copied together, large ones are sent from where they are and freed when they are
+ * acknowledged.
+ *
+ * Every call is made on the lcore that owns the stack, but for reading the counters.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/transport.h>
+#include <net/net.h>
+
+struct rp_tcp_stack;
+
+struct rp_tcp_counters {
+#define X(name, text) uint64_t name;
+#include <tcp/tcp_counters.def>
+#undef X
+};
+
+struct rp_tcp_config {
+	/** Interface, pools, neighbour limits, network counters. on_neigh_failed is set by the
+	 * stack. */
+	struct rp_net_config net;
+
+	uint32_t connections_max;   /**< 0 = 1024 */
+	uint32_t listeners_max;	    /**< 0 = 16 */
+	uint32_t time_wait_max;	    /**< 0 = 4 * connections_max; the oldest goes first when full */
+	uint32_t segments_max;	    /**< segments queued or in flight, all connections; 0 = 65536 */
+	uint32_t reassembly_max;    /**< ranges out of order, all connections; 0 = 4096 */
+	uint32_t backlog;	    /**< half-open connections a listener; 0 = 128 */
+	uint32_t send_buffer_bytes; /**< a connection; 0 = 1 MiB */
+	uint32_t receive_buffer_bytes;	/**< a connection; 0 = 1 MiB; at most 1 GiB */
+	uint32_t ooo_ranges_max;	/**< ranges out of order, one connection; 0 = 128 */
+	uint32_t ooo_mbufs_max;		/**< mbufs out of order, one connection; 0 = 1024 */
+	uint16_t port_first, port_last; /**< of dialled connections; 0 = 32768..60999 */
+
+	uint64_t rto_min_ns;	   /**< default of a connection; 0 = 200 ms */
+	uint64_t rto_max_ns;	   /**< 0 = 60 s */
+	uint64_t ack_delay_max_ns; /**< default of a connection; 0 = 40 ms; below 500 ms */
+	uint64_t user_timeout_ns;  /**< default of a connection; 0 = 180 s */
+	uint64_t time_wait_ns;	   /**< 2 MSL; 0 = 60 s */
+	uint64_t fin_wait_ns;	   /**< silence in FIN-WAIT-2 after close(); 0 = 60 s */
+
+	uint8_t secret[16]; /**< of initial sequence numbers and ports; from a good source */
+	uint64_t seed;	    /**< of everything that merely should differ */
+	struct rp_tcp_counters *counters; /**< borrowed; NULL: kept inside */
+
+	/**
+	 * Where set: may a dialled connection use this local port? (Port order: host. For placement
+	 * of flows on lcores.)
+	 */
+	bool (*port_fits)(void *ctx, const struct rp_endpoint *peer, uint16_t local_port);
+	void *port_ctx;
+};
+
+/** NULL and errno: EINVAL, ENOMEM. Copies the configuration; the pools stay the caller's. */
+struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t now_ns);
+/** NULL is fine. Frees all mbufs held. */
+void rp_tcp_destroy(struct rp_tcp_stack *stack);
+
+/** The transport named "tcp". Owned by the stack. */
+struct rp_transport *rp_tcp_transport(struct rp_tcp_stack *stack);
+struct rp_net *rp_tcp_net(struct rp_tcp_stack *stack);
+
+/** Takes `n` frames of any kind, as the port gave them. */
+void rp_tcp_rx(struct rp_tcp_stack *stack, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
+
+/**
+ * Timers that are due (at most a bounded number a call), then events and output of each connection
+ * that something happened to. Returns how many connections and timers were served: 0 is idle.
+ */
+unsigned rp_tcp_poll(struct rp_tcp_stack *stack, uint64_t now_ns);
+
+/** Up to `max` frames ready for the port; the caller owns them. Returns how many. */
+unsigned rp_tcp_tx(struct rp_tcp_stack *stack, struct rte_mbuf **out, unsigned max);
+
+/**
+ * When rp_tcp_poll() is due without any input: a time in the past where work waits, RP_NEVER where
+ * nothing does.
+ */
+uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *stack);
+
+/** Raises or lowers the floor of every connection's RTO, and of those to come without their own. */
+void rp_tcp_set_rto_floor(struct rp_tcp_stack *stack, uint64_t rto_min_ns);
+
+/** Ends a listener; accepted connections stay. 0 or -ENOENT. */
+int rp_tcp_unlisten(struct rp_tcp_stack *stack, uint16_t port, uint64_t now_ns);
+
+/** The counters may be read from any thread (each a relaxed load). */
+const struct rp_tcp_counters *rp_tcp_counters(const struct rp_tcp_stack *stack);
+
+/** Numbers of connections and records now. */
+struct rp_tcp_usage {
+	uint32_t connections, half_open, time_wait, segments, ranges, timers;
+};
+void rp_tcp_usage(const struct rp_tcp_stack *stack, struct rp_tcp_usage *usage);
+
+/** A connection for `show tcp`. Times in ns, sizes in bytes. */
+struct rp_tcp_info {
+	struct rp_endpoint local, peer;
+	const char *state;
+	bool passive;
+	uint16_t mss;
+	bool sack, timestamps;
+	uint8_t send_shift, receive_shift;
+	uint32_t cwnd, ssthresh, pipe;
+	uint32_t send_window, receive_window;
+	uint32_t unsent, unacked; /**< bytes queued, bytes sent and not acknowledged */
+	uint32_t unconsumed, ooo; /**< bytes with the owner, bytes out of order */
+	uint64_t srtt_ns, rttvar_ns, rtt_min_ns, rto_ns, rto_floor_ns;
+	uint64_t reo_window_ns;
+	uint32_t backoff;
+	bool recovery, reordering;
+	uint64_t rtx_segments, rtos, tlps, undos;
+	uint64_t bytes_sent, bytes_received;
+	uint64_t opened_ns, deadline_ns;
+	const char *timer; /**< what the next deadline is for */
+};
+
+void rp_tcp_conn_info(const struct rp_conn *c, struct rp_tcp_info *info);
+/** Calls `cb` for each connection. It must not call the transport. */
+void rp_tcp_foreach(const struct rp_tcp_stack *stack,
+	void (*cb)(void *ctx, const struct rp_tcp_info *info), void *ctx);
+
+/**
+ * Recounts everything that is kept as a running sum or in two places (pipe, queues, windows, lists,
+ * timers) and compares. NULL, or what is wrong. For tests and fuzzing: it walks all connections.
+ */
+const char *rp_tcp_check(const struct rp_tcp_stack *stack);
