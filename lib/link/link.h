@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The links of one node, on the shard that owns them: who dials, the handshake, the bundle of k
+ * links to each peer (k = 1 here; k is in every preamble and hello), the heartbeat, a bounded queue
+ * of frames a peer, and cutting received bytes into frames. Spec: links.md.
+ *
+ *   1. rp_links_create(); rp_links_listen() on a transport; rp_links_add_peer() for each peer. Of
+ *      two nodes the one with the lower id dials.
+ *   2. Each loop turn: feed the transport, then rp_links_poll(now) and, after everybody has sent,
+ *      rp_links_flush(now): what was sent in the turn leaves as one chain a peer.
+ *      rp_links_next_deadline() says how long one may sleep.
+ *   3. on_up(node, bundle) ... on_frame()/rp_links_send() ... on_down(node, why).
+ *   4. Frames made for an earlier bundle are refused by rp_links_send(): the caller names the
+ * bundle that it made them for.
+ *
+ * One thread owns an object. The core reads no clock and draws no randomness: both come from the
+ * caller. All times are nanoseconds.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <base/qmsg.h>
+#include <base/transport.h>
+#include <base/units.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rp_links;
+
+#define RP_LINK_SECRET_BYTES_MIN 32
+#define RP_LINK_SECRET_BYTES_MAX 256
+
+/** Why a bundle went down. */
+#define RP_LINK_DOWNS(X)                                            \
+	X(CLOSED, "the peer closed it")                             \
+	X(RESET, "reset")                                           \
+	X(TIMEOUT, "no acknowledgement within links.dead_after_ms") \
+	X(DEAD, "no heartbeat within links.dead_after_ms")          \
+	X(VIOLATION, "protocol violation")                          \
+	X(SUPERSEDED, "the peer began a new bundle")                \
+	X(REMOVED, "the peer was removed")                          \
+	X(STOPPED, "this node is stopping")                         \
+	X(NOMEM, "out of buffers")                                  \
+	X(NETWORK, "the network failed")
+
+enum rp_link_down {
+#define X(name, text) RP_LINK_DOWN_##name,
+	RP_LINK_DOWNS(X)
+#undef X
+		RP_LINK_DOWN_COUNT,
+};
+
+/** Why a handshake was refused; the numbers are on the wire. */
+#define RP_LINK_REFUSALS(X)                                            \
+	X(NONE, 0, "accepted")                                         \
+	X(VERSION, 1, "unknown protocol version")                      \
+	X(CLUSTER, 2, "another cluster")                               \
+	X(DIRECTION, 3, "the node with the lower id dials")            \
+	X(K, 4, "links.per_peer differs")                              \
+	X(RANGE, 5, "link index out of range")                         \
+	X(MAC, 6, "the secret is wrong")                               \
+	X(UNKNOWN_PEER, 7, "the node is not a configured peer")        \
+	X(WRONG_NODE, 8, "another node was meant")                     \
+	X(OLD_EPOCH, 9, "the bundle's epoch is old")                   \
+	X(MODE, 10, "plain or TLS does not match links.tls")           \
+	X(MALFORMED, 11, "not a handshake")                            \
+	X(TIMEOUT, 12, "not finished within links.handshake_grace_ms") \
+	X(CAP, 13, "too many handshakes in flight")                    \
+	X(GONE, 14, "closed before the handshake was over")
+
+enum rp_link_refusal {
+#define X(name, number, text) RP_LINK_REFUSAL_##name = number,
+	RP_LINK_REFUSALS(X)
+#undef X
+		RP_LINK_REFUSAL_COUNT,
+};
+
+/** Plain counters of one object; `refused` and `downs` are apart, one a reason. */
+#define RP_LINK_COUNTERS(X)                                                               \
+	X(dials)                                                                          \
+	X(dials_failed)                                                                   \
+	X(redials)                                                                        \
+	X(accepts)                                                                        \
+	X(handshakes_done)                                                                \
+	X(ups)                                                                            \
+	X(time_to_up_ns)   /* sum, of the dialing side */                                 \
+	X(secret_previous) /* peers that proved the previous secret */                    \
+	X(frames_sent)                                                                    \
+	X(frames_received)                                                                \
+	X(bytes_sent)                                                                     \
+	X(bytes_received)                                                                 \
+	X(sends_batched)  /* chains given to the transport */                             \
+	X(queue_full)	  /* frames refused at a full peer queue */                       \
+	X(stale_frames)	  /* frames refused: made for an earlier bundle, or none is up */ \
+	X(frames_dropped) /* queued frames freed when their bundle went down */           \
+	X(pings_sent)                                                                     \
+	X(pongs_received)                                                                 \
+	X(pings_received)                                                                 \
+	X(no_buffers)
+
+struct rp_link_counters {
+#define X(name) uint64_t name;
+	RP_LINK_COUNTERS(X)
+#undef X
+	uint64_t downs[RP_LINK_DOWN_COUNT];
+	uint64_t refused[RP_LINK_REFUSAL_COUNT];     /**< inbound handshakes, by reason */
+	uint64_t refused_out[RP_LINK_REFUSAL_COUNT]; /**< our dials, by reason */
+};
+
+struct rp_links_ops {
+	/** Fills `out` with bytes nobody can guess: nonces come from here. */
+	void (*random)(void *ctx, void *out, size_t length);
+	/** The bundle to `node` is up; `bundle` names it for rp_links_send() and is never 0. */
+	void (*on_up)(void *ctx, uint64_t node, uint32_t bundle, uint64_t boot, uint64_t now_ns);
+	void (*on_down)(void *ctx, uint64_t node, enum rp_link_down why, uint64_t now_ns);
+	/** take: one whole frame, header first and contiguous; its length was checked. Never PING,
+	 * PONG. */
+	void (*on_frame)(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns);
+	/** There is room again in the peer's queue after an -EAGAIN. */
+	void (*on_room)(void *ctx, uint64_t node, uint64_t now_ns);
+	/** An answer to the PING sent at `sent_ns`: the hold of queues.md counts from there. May be
+	 * NULL. */
+	void (*on_answered)(void *ctx, uint64_t node, uint64_t sent_ns, uint64_t now_ns);
+	/** A PING of the peer was answered now. May be NULL. */
+	void (*on_ping)(void *ctx, uint64_t node, uint64_t now_ns);
+};
+
+struct rp_links_config {
+	uint64_t node, boot; /**< this node's id and boot id, never 0 */
+	uint8_t cluster_uuid[RP_UUID_BYTES];
+	uint8_t per_peer;	     /**< k: 1 */
+	const void *secret;	     /**< copied; NULL = open links */
+	size_t secret_length;	     /**< RP_LINK_SECRET_BYTES_MIN or more */
+	const void *secret_previous; /**< copied; accepted, never sent; NULL = none */
+	size_t secret_previous_length;
+	uint64_t heartbeat_ns;
+	uint64_t dead_after_ns; /**< also the user timeout of each connection */
+	uint64_t handshake_grace_ns;
+	uint64_t redial_ns_min,
+		redial_ns_max;	    /**< back-off doubles from one to the other; 0 = 50 ms, 2 s */
+	uint32_t peer_queue_frames; /**< frames that wait for one peer */
+	uint32_t peers_max;
+	uint32_t handshakes_max;  /**< inbound, in flight */
+	struct rte_mempool *pool; /**< borrow: headers, copies and indirect mbufs */
+};
+
+/** borrow: pool, ops, ctx for the object's life. NULL and errno: EINVAL, ENOMEM. */
+struct rp_links *rp_links_create(
+	const struct rp_links_config *config, const struct rp_links_ops *ops, void *ctx);
+/** Aborts what is open, without events; NULL is fine. */
+void rp_links_destroy(struct rp_links *l);
+
+/** Listens on `port` of `t` (borrow). 0 or -errno of the transport. */
+int rp_links_listen(struct rp_links *l, struct rp_transport *t, uint16_t port);
+/** The accept function behind rp_links_listen(); `listen_ctx` is the rp_links. */
+int rp_links_accept(void *listen_ctx, struct rp_conn *c, const struct rp_endpoint *peer,
+	const struct rp_conn_events **events, void **ctx, uint64_t now_ns);
+
+/**
+ * A peer, and where to dial it when its id is the higher one (`endpoint` may be NULL otherwise, or
+ * while it is unknown: the peer is then only accepted). A known peer gets the new address for its
+ * next dial. 0, -EINVAL (this node), -ENOSPC.
+ */
+int rp_links_add_peer(struct rp_links *l, uint64_t node, struct rp_transport *t,
+	const struct rp_endpoint *endpoint, uint64_t now_ns);
+/** Closes the bundle (on_down REMOVED) and forgets the peer. */
+void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns);
+
+/**
+ * Queues one whole frame for the peer. 0: taken. -EAGAIN: its queue is full, not taken, on_room()
+ * follows. -ENOTCONN: no bundle, or another one than `bundle`; not taken.
+ */
+int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
+/** Frames that rp_links_send() would take now; 0 without a bundle. */
+uint32_t rp_links_room(const struct rp_links *l, uint64_t node);
+/** Gives what was queued to the transports; once a loop turn, after all senders. */
+void rp_links_flush(struct rp_links *l, uint64_t now_ns);
+
+/** The layer above found a violation: closes the bundle with RP_LINK_DOWN_VIOLATION. */
+void rp_links_violation(struct rp_links *l, uint64_t node, uint64_t now_ns);
+
+/** Dials, deadlines, heartbeats. */
+void rp_links_poll(struct rp_links *l, uint64_t now_ns);
+/** When rp_links_poll() next has something to do; RP_NEVER when nothing. */
+uint64_t rp_links_next_deadline(const struct rp_links *l);
+
+/** Closes every bundle in order (FIN after what is queued) and refuses new ones. */
+void rp_links_stop(struct rp_links *l, uint64_t now_ns);
+
+struct rp_link_info {
+	uint64_t node;
+	bool up, dialing;
+	uint32_t bundle;
+	uint64_t boot; /**< of the peer */
+	uint64_t up_since_ns;
+	uint64_t answered_ns; /**< sending time of the last PING that was answered */
+	uint64_t rtt_ns;      /**< of that PING */
+	uint32_t queued_frames;
+	enum rp_link_refusal last_refusal; /**< of our last dial */
+};
+
+/** 0, or -ENOENT. */
+int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *info);
+/** borrow: lives as long as the object. */
+const struct rp_link_counters *rp_links_counters(const struct rp_links *l);
+uint32_t rp_links_up_count(const struct rp_links *l);
+/** Connections in the handshake, inbound. */
+uint32_t rp_links_handshakes(const struct rp_links *l);
+
+const char *rp_link_down_text(enum rp_link_down why);
+const char *rp_link_refusal_text(enum rp_link_refusal why);
