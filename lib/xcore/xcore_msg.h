@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include <base/units.h>
+#include <route/record.h>
 
 struct rte_mbuf;
 
@@ -78,14 +79,6 @@ enum rp_xmsg_class {
 #define RP_XMSG_WANT_MESSAGE 0x02
 /** CONSUMER_CLOSE: the registration was deleted, an immediate leave. */
 #define RP_XMSG_LEAVE 0x04
-
-/** State of a node, as published to the shards (spec/cluster.md, Membership). */
-enum rp_node_state {
-	RP_NODE_GONE,	     /**< not a member */
-	RP_NODE_SPARE,	     /**< timed out, or not synced */
-	RP_NODE_IN_PROGRESS, /**< syncing: gets writes, does not dispatch */
-	RP_NODE_ONLINE,
-};
 
 struct rp_xmsg {
 	uint8_t type; /**< enum rp_xmsg_type */

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The queue engine of one shard: what this node does for each queue of that shard, in three roles
+ * (spec/queues.md):
+ *
+ *   producer's node	a put for a queue that another node dispatches: FORWARD, answered when TOOK
+ *   dispatcher		holds the messages, binds each to one consumer, offers, redelivers
+ *   consumer's host	shows offers to its clients, allocates mod_revision, passes acknowledges on
+ *
+ * A queue whose dispatcher hosts its consumers goes through the same code without a frame.
+ *
+ *   1. rp_queue_create() with limits, pools and the callbacks, then rp_queue_set_wall_offset().
+ *   2. Control publishes what it knows: rp_queue_set_node(), _set_record(), _set_consumer().
+ *   3. Clients' operations come in with a token, and are answered by ops->answer() exactly once.
+ *   4. Other nodes' messages come in by rp_queue_on_msg(); what became of ours by _on_took(),
+ *      _on_refused(), _on_lost(), _on_room(): the upcalls of deliver/deliver.h, one to one.
+ *   5. rp_queue_poll() each loop turn; rp_queue_next_deadline() says how long it may sleep.
+ *
+ * Callbacks are made from inside the calls of this header and must not call back into it. One lcore
+ * owns the object. It reads no clock and allocates at creation only; its tables are bounded by the
+ * configuration and cost memory when they are used.
+ *
+ * Payload. A message is one mbuf chain: tail, then value; the tail lies in the first segment. The
+ * dispatcher keeps it until it is acknowledged. What it hands out meanwhile (DELIVER, REPLY to a
+ * GET, ops->deliver, ops->answer) is a clone: headers of its own over shared data. Whoever has a
+ * clone may chain, trim, cut and free it, on any lcore, but never writes to its bytes. A FORWARD is
+ * the chain itself. A message that stays longer than `stay_ns` in buffers of another pool than
+ * `pool` (a receive pool) is copied into `pool`.
+ *
+ * Fields of struct rp_qmsg that each type uses, next to type, name, hash, epoch, dispatcher:
+ *
+ *	FORWARD	 producer_*, flags REPEAT, payload; token: 0, or from a dispatcher that hands over,
+ *its own sequence, growing DELIVER	 idx, alloc_node, uuid, attempt, token = life of the
+ *consumer, mod_revision (0, or that of the event when it is sent again), payload ACCEPTED idx,
+ *alloc_node, uuid, attempt, mod_revision REJECTED idx, alloc_node, uuid, attempt, status: REJECT,
+ *STALL (came back unseen), NO_CONSUMER (idx 0: the consumer itself has left its life
+ *`mod_revision`); token: 0, or a client's, answered by REPLY; flags NO_HOLDER QACK GET idx,
+ *alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER REPLY	 token, idx, status,
+ *count, attempt, mod_revision, payload MOVED	 nothing more WITHDRAW idx, alloc_node, uuid,
+ *attempt, status: STALL = only if it was not shown yet RESUME	 uuid, token = life, mod_revision =
+ *start_revision, flags RESUMES
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <base/qmsg.h>
+#include <base/units.h>
+#include <route/record.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rp_queues;
+
+struct rp_queue_counters {
+#define X(name, text) uint64_t name;
+#include <queue/queue_counters.def>
+#undef X
+};
+
+enum rp_queue_counter {
+#define X(name, text) RP_QUEUE_COUNTER_##name,
+#include <queue/queue_counters.def>
+#undef X
+	RP_QUEUE_COUNTER_COUNT,
+};
+
+const char *rp_queue_counter_name(enum rp_queue_counter counter);
+const char *rp_queue_counter_text(enum rp_queue_counter counter);
+
+/** 0 in a field takes the default in brackets. */
+struct rp_queue_config {
+	uint64_t node;			/**< this node's id */
+	uint64_t boot;			/**< its boot id: another at each start */
+	struct rte_mempool *pool;	/**< borrow: copies of messages that wait */
+	struct rte_mempool *clone_pool; /**< borrow: headers of clones; NULL = pool */
+	uint32_t message_bytes_max;	/**< limits.message_bytes: of a value [1572864] */
+	uint32_t queue_depth_max;	/**< limits.queue_depth [65536] */
+	uint64_t queue_bytes_max;	/**< limits.queue_bytes [256 MiB] */
+	uint32_t queues_max;		/**< limits.queues: this shard's share [1048576] */
+	uint32_t messages_max;		/**< over all queues of the shard [1048576] */
+	uint32_t consumers_max;		/**< known, local and remote [65536] */
+	uint32_t holds_max;		/**< shown to local clients, not acknowledged [262144] */
+	uint32_t requests_max;		/**< acknowledges, gets, rejects on their way [16384] */
+	uint32_t producers_max;		/**< (queue, producer's node) pairs remembered [65536] */
+	uint32_t prefetch_default;	/**< [256] */
+	uint32_t forward_window;	/**< un-TOOK FORWARDs of one queue, <= 512 [512] */
+	uint64_t resume_ns;		/**< queues.resume_ms [1 s] */
+	uint64_t idle_ns;		/**< queues.idle_s [600 s] */
+	uint64_t accept_ns;		/**< DISPATCH_TIMEOUT [5 s] */
+	uint64_t dead_after_ns;		/**< links.dead_after_ms [3 s] */
+	uint64_t retry_ns; /**< after a refusal that may pass (a full ring, no buffers) [1 ms] */
+	uint64_t stay_ns;  /**< a message may stay in a receive pool's buffers [1 ms] */
+};
+
+/** Answer to a client's operation. */
+struct rp_queue_answer {
+	enum rp_qstatus status;
+	uint32_t deleted; /**< acknowledge: 1 or 0 */
+	uint32_t attempt; /**< of the message in `payload` */
+	uint64_t idx;	  /**< put: what the dispatcher gave it where it is this node, else 0 */
+	uint64_t mod_revision; /**< of the message in `payload`; consumer_open: of the sequence */
+	uint16_t tail_length;  /**< of `payload` */
+	struct rte_mbuf *payload; /**< take: get, and acknowledge with WANT_MESSAGE; else NULL */
+};
+
+/** A delivery for a client: a PUT event on <watched key>/idx/tail. */
+struct rp_queue_delivery {
+	uint64_t idx;
+	uint64_t mod_revision;
+	uint32_t attempt; /**< the event's version */
+	uint16_t tail_length;
+	struct rte_mbuf *payload;
+};
+
+/** Why the engine ended a consumer. */
+enum rp_queue_end {
+	RP_QUEUE_END_REPLACED, /**< a second watch of the same uuid, here or on another node */
+	RP_QUEUE_END_REMOVED,  /**< its registration was deleted */
+	RP_QUEUE_END_STOPPING,
+};
+
+/** How a consumer's watch ended, as control saw it. */
+enum rp_queue_close {
+	RP_QUEUE_CLOSE_ENDED,  /**< cancelled, or stream or connection gone: resume_ms begins */
+	RP_QUEUE_CLOSE_LEFT,   /**< the registration was deleted: an immediate leave */
+	RP_QUEUE_CLOSE_SERVER, /**< closed by the server: never a death; nothing is released */
+};
+
+struct rp_queue_ops {
+	/**
+	 * rp_deliver_send(): 0 = payload taken, all else copied. -ENOBUFS and -ENETUNREACH: not
+	 * taken, rp_queue_on_room() follows. -EMSGSIZE, -EINVAL: not taken, never will be.
+	 */
+	int (*send)(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
+	/** The answer to `token`; borrow but for the payload (take). */
+	void (*answer)(void *ctx, uint64_t token, const struct rp_queue_answer *answer);
+	/**
+	 * Show it to the client of `consumer`. 0: payload taken; rp_queue_consumer_accepted() is
+	 * called when it is in the client's connection. -EAGAIN: not now, not taken; retried, at
+	 * once after rp_queue_consumer_room().
+	 */
+	int (*deliver)(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d);
+	/**
+	 * Not accepted in time: when the delivery has not been written to the client, drop it and
+	 * call rp_queue_consumer_returned(). Else do nothing: accepted has been or will be called.
+	 */
+	void (*recall)(void *ctx, uint64_t consumer, uint64_t idx);
+	/** A DELETE event on <watched key>/idx/tail; of a delivery not written yet, drop both. */
+	void (*withdraw)(void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail,
+		uint64_t mod_revision);
+	/** The consumer is over: cancel its watch with that reason. The handle is dead. */
+	void (*consumer_ended)(void *ctx, uint64_t consumer, enum rp_queue_end why);
+	/**
+	 * The node hosts the consumer: write its record /q/{name}/c/{uuid} with the fields that
+	 * clients put; or (here = false) it has left: delete the record if it names this node.
+	 */
+	void (*consumer_here)(
+		void *ctx, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here);
+	/** Write the dispatcher record (this node, epoch): keep reply_to, clear pinned. */
+	void (*claimed)(void *ctx, struct rp_span name, uint32_t epoch);
+	/** The queue ended by itself: delete the record if it is still (this node, epoch). */
+	void (*released)(void *ctx, struct rp_span name, uint32_t epoch);
+};
+
+/** borrow: pools, ops, ctx for the object's life. NULL and errno: EINVAL, ENOMEM. */
+struct rp_queues *rp_queue_create(
+	const struct rp_queue_config *config, const struct rp_queue_ops *ops, void *ctx);
+/** Frees every payload, without callbacks; NULL is fine. */
+void rp_queue_destroy(struct rp_queues *qs);
+
+/** Wall clock minus `now_ns`, in ns: mod_revision and epochs derive from it. At start and anchors.
+ */
+void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns);
+/** New puts are refused with STOPPING from now on; the rest goes on. */
+void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns);
+/** Limits that may change live: message_bytes_max, queue_depth_max, queue_bytes_max; 0 = as it is.
+ */
+void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config);
+
+/* ---- what control publishes ---- */
+
+/** The state of a node, this one included: nothing is claimed before it is Online itself. */
+void rp_queue_set_node(
+	struct rp_queues *qs, uint64_t node, enum rp_node_state state, uint64_t now_ns);
+/** The text of /q/{name}; empty = deleted (which re-elects, and drops nothing). */
+void rp_queue_set_record(
+	struct rp_queues *qs, struct rp_span name, struct rp_span text, uint64_t now_ns);
+/** The text of a consumer record; empty = deleted. -ENOSPC: over a limit, not known then. */
+int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
+	const uint8_t uuid[RP_UUID_BYTES], struct rp_span text, uint64_t now_ns);
+
+/**
+ * No way to the node is left (link and gRPC). `ping_sent_ns`: when the last PING that it answered
+ * was sent: `dead_after_ns` later what it delivered here is fenced. `ping_answered_ns`: when its
+ * last PING was answered here: 1.5 times that later what its consumers hold is offered again.
+ */
+void rp_queue_peer_lost(struct rp_queues *qs, uint64_t node, uint64_t ping_sent_ns,
+	uint64_t ping_answered_ns, uint64_t now_ns);
+/** There is a way again; also at the first time. */
+void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns);
+
+/* ---- clients' operations; each is answered once by ops->answer(token) ---- */
+
+/** take: payload (tail, value). OK = indexed by the dispatcher. */
+void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
+	struct rte_mbuf *payload, uint64_t now_ns);
+/** Acknowledge; flags RP_QMSG_WANT_MESSAGE, RP_QMSG_NO_HOLDER (uuid unused, may be NULL). */
+void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
+/** The message while it is held; flags RP_QMSG_NO_HOLDER. NOT_FOUND, NOT_HOLDER. */
+void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
+/** The holder does not want it: it goes to another consumer. Flags as get. */
+void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
+
+/* ---- consumers of this node ---- */
+
+struct rp_queue_consumer {
+	uint64_t
+		handle; /**< control's own, not 0, never used again; also the token of the answer */
+	struct rp_span name;
+	uint8_t uuid[RP_UUID_BYTES];
+	uint64_t start_revision; /**< 0 = a new life */
+	struct rp_span fields;	 /**< `;field=` text that clients put on its key; may be empty */
+};
+
+/** A watch on a consumer key. Answered OK with mod_revision, or LIMIT; then deliveries follow. */
+void rp_queue_consumer_open(
+	struct rp_queues *qs, const struct rp_queue_consumer *consumer, uint64_t now_ns);
+/** Unknown handles are ignored here and below: the engine may have ended it meanwhile. */
+void rp_queue_consumer_close(
+	struct rp_queues *qs, uint64_t handle, enum rp_queue_close how, uint64_t now_ns);
+/** The delivery is in the client's connection. */
+void rp_queue_consumer_accepted(
+	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns);
+/** Answer to ops->recall(): it was dropped before the client had it. */
+void rp_queue_consumer_returned(
+	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns);
+/** ops->deliver() would take again after an -EAGAIN. */
+void rp_queue_consumer_room(struct rp_queues *qs, uint64_t handle, uint64_t now_ns);
+
+/* ---- other nodes: the upcalls of rp_deliver_ops ---- */
+
+/**
+ * FORWARD and DELIVER: RP_Q_OK = the payload is taken; any other status refuses, payload not taken;
+ * RP_Q_MOVED sets *epoch and *dispatcher. Other types: the payload is taken, the result unused.
+ */
+int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint32_t *epoch,
+	uint64_t *dispatcher, uint64_t now_ns);
+void rp_queue_on_took(
+	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
+/** take: m->payload, here and in on_lost. */
+void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m,
+	enum rp_qstatus status, uint32_t epoch, uint64_t dispatcher, uint64_t now_ns);
+void rp_queue_on_lost(
+	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
+void rp_queue_on_room(struct rp_queues *qs, uint64_t node, uint64_t now_ns);
+
+/* ---- time ---- */
+
+/** Runs what is due, bounded. True: there is more to do now. */
+bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns);
+uint64_t rp_queue_next_deadline(const struct rp_queues *qs);
+
+/* ---- insight ---- */
+
+struct rp_queue_info {
+	struct rp_span name; /**< borrow: valid until the next call */
+	uint64_t dispatcher; /**< node; 0 = unknown */
+	uint32_t epoch;
+	bool dispatching;   /**< here */
+	uint32_t depth;	    /**< messages here: waiting and in flight */
+	uint32_t waiting;   /**< not bound */
+	uint32_t in_flight; /**< bound to a consumer */
+	uint32_t forwards;  /**< on their way to the dispatcher, answered or not */
+	uint64_t bytes;	    /**< of those in depth */
+	uint32_t consumers_local, consumers_remote;
+	uint64_t waiting_oldest_ns, in_flight_oldest_ns; /**< ages; 0 = none */
+	struct rp_queue_counters counters;
+};
+
+/** False: no such queue here. */
+bool rp_queue_info(const struct rp_queues *qs, struct rp_span name, struct rp_queue_info *info,
+	uint64_t now_ns);
+/**
+ * The first queue at table position *cursor or behind it, which moves on; start at 0. False at the
+ * end. Queues that come and go meanwhile may be missed.
+ */
+bool rp_queue_next(
+	const struct rp_queues *qs, uint32_t *cursor, struct rp_queue_info *info, uint64_t now_ns);
+
+/** Of the shard, all queues together. */
+struct rp_queue_totals {
+	uint32_t queues, messages, consumers, holds, requests,
+		producers; /**< table entries in use */
+	uint64_t bytes;	   /**< of messages here */
+	struct rp_queue_counters counters;
+};
+
+void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *totals);
+/** Checks the tables against each other; NULL, or what does not hold. For tests: it walks it all.
+ */
+const char *rp_queue_audit(const struct rp_queues *qs);
