@@ -95,12 +95,13 @@ struct rp_xcore_config {
 	unsigned shard_count;		 /**< 1 .. RP_SHARDS_MAX */
 	int control_socket;		 /**< NUMA socket, or SOCKET_ID_ANY (-1) */
 	int shard_socket[RP_SHARDS_MAX]; /**< of the rings that the shard reads */
-	uint32_t control_slots;		 /**< N of each control<->shard ring; 0 = 8192 */
-	uint32_t control_reserve_slots;	 /**< r; 0 = N / 8 */
-	uint32_t control_answer_slots;	 /**< a; 0 = N / 2; n = N - r - a must be >= 1 */
-	uint32_t control_backlog_slots;	 /**< for RESERVE messages of either side; 0 = 4096 */
-	uint32_t shard_slots;		 /**< of each shard->shard ring; 0 = 1024 */
-	uint32_t shard_backlog_slots;	 /**< of each shard->shard backlog; 0 = 1024 */
+	uint32_t control_slots; /**< N of each control<->shard ring; 0 = 8191 (2^n - 1 wastes none)
+				 */
+	uint32_t control_reserve_slots; /**< r; 0 = N / 8 */
+	uint32_t control_answer_slots;	/**< a; 0 = N / 2; n = N - r - a must be >= 1 */
+	uint32_t control_backlog_slots; /**< for RESERVE messages of either side; 0 = 4096 */
+	uint32_t shard_slots;		/**< of each shard->shard ring; 0 = 1023 */
+	uint32_t shard_backlog_slots;	/**< of each shard->shard backlog; 0 = 1024 */
 };
 
 /** NULL and errno: EINVAL, ENOMEM, EMFILE. Control thread, EAL running. */
@@ -151,7 +152,10 @@ unsigned rp_xcore_recv_any(
 /** Moves the backlog, rings sleepers. How many messages are still in the backlog. */
 uint32_t rp_xcore_flush(struct rp_xcore_end *e);
 
-/** Is there something to receive, backlog that can move, or tokens that were waited for? */
+/**
+ * Is there something to receive, or did the receiver of a backlog or of a refused message take
+ * something out? The latter is told once: then try again.
+ */
 bool rp_xcore_pending(struct rp_xcore_end *e);
 
 /** The eventfd of this end (borrow), for epoll; readable when it was rung. */
