@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 /** Ends the process with place and text when `cond` does not hold. Kept in release builds. */
-#define RP_ASSERT(cond)                                                                            \
-	do {                                                                                       \
-		if (__builtin_expect(!(cond), 0))                                                  \
-			rp_assert_failed(#cond, __FILE__, __LINE__);                               \
+#define RP_ASSERT(cond)                                              \
+	do {                                                         \
+		if (__builtin_expect(!(cond), 0))                    \
+			rp_assert_failed(#cond, __FILE__, __LINE__); \
 	} while (0)
 
 __attribute__((noreturn, cold)) void rp_assert_failed(const char *cond, const char *file, int line);

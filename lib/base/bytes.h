@@ -64,19 +64,19 @@ static inline void rp_write_bytes(struct rp_writer *w, const void *data, size_t 
 	w->pos += n;
 }
 
-#define RP_BYTES_DEF(bits, order, conv)                                                            \
-	static inline uint##bits##_t rp_read_##order##bits(struct rp_reader *r)                    \
-	{                                                                                          \
-		const uint8_t *p = rp_read_bytes(r, bits / 8);                                     \
-		uint##bits##_t v = 0;                                                              \
-		if (p)                                                                             \
-			memcpy(&v, p, sizeof(v));                                                  \
-		return conv(v);                                                                    \
-	}                                                                                          \
-	static inline void rp_write_##order##bits(struct rp_writer *w, uint##bits##_t v)           \
-	{                                                                                          \
-		v = conv(v);                                                                       \
-		rp_write_bytes(w, &v, sizeof(v));                                                  \
+#define RP_BYTES_DEF(bits, order, conv)                                                  \
+	static inline uint##bits##_t rp_read_##order##bits(struct rp_reader *r)          \
+	{                                                                                \
+		const uint8_t *p = rp_read_bytes(r, bits / 8);                           \
+		uint##bits##_t v = 0;                                                    \
+		if (p)                                                                   \
+			memcpy(&v, p, sizeof(v));                                        \
+		return conv(v);                                                          \
+	}                                                                                \
+	static inline void rp_write_##order##bits(struct rp_writer *w, uint##bits##_t v) \
+	{                                                                                \
+		v = conv(v);                                                             \
+		rp_write_bytes(w, &v, sizeof(v));                                        \
 	}
 
 #define RP_BYTES_SAME(v) (v)

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The impairment model: what a bad network would do to each packet, decided by a seed. Pure: it only
- * decides; port/ and test/sim hold and release the packets.
+ * The impairment model: what a bad network would do to each packet, decided by a seed. Pure: it
+ * only decides; port/ and test/sim hold and release the packets.
  *
  *   1. rp_impair_init() with a specification and a seed.
  *   2. rp_impair_decide() for each packet, in order; it says copies and the delay of each.
@@ -16,13 +16,13 @@
 #include <base/rand.h>
 
 struct rp_impair_spec {
-	double drop;      /**< probability in [0, 1] */
+	double drop;	  /**< probability in [0, 1] */
 	double duplicate; /**< probability of a second copy */
-	double reorder;   /**< probability that a packet is held back by `reorder_ns` */
+	double reorder;	  /**< probability that a packet is held back by `reorder_ns` */
 	uint64_t reorder_ns;
 	uint64_t delay_ns;  /**< of every packet */
 	uint64_t jitter_ns; /**< uniform in [0, jitter_ns) on top */
-	bool cut;           /**< everything is dropped */
+	bool cut;	    /**< everything is dropped */
 };
 
 struct rp_impair {

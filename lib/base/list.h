@@ -25,7 +25,8 @@ static inline bool rp_list_empty(const struct rp_list *l)
 	return l->next == l;
 }
 
-static inline void rp_list_insert_between(struct rp_list *n, struct rp_list *prev, struct rp_list *next)
+static inline void rp_list_insert_between(
+	struct rp_list *n, struct rp_list *prev, struct rp_list *next)
 {
 	n->prev = prev;
 	n->next = next;
@@ -75,5 +76,4 @@ static inline void rp_list_splice_back(struct rp_list *to, struct rp_list *from)
 #define rp_list_entry(node, type, member) RP_CONTAINER_OF(node, type, member)
 #define rp_list_foreach(n, l) for (n = (l)->next; n != (l); n = n->next)
 /** `t` holds the next node, so the body may unlink or free `n`. */
-#define rp_list_foreach_safe(n, t, l)                                                              \
-	for (n = (l)->next, t = n->next; n != (l); n = t, t = n->next)
+#define rp_list_foreach_safe(n, t, l) for (n = (l)->next, t = n->next; n != (l); n = t, t = n->next)

@@ -66,5 +66,5 @@ void rp_log(enum rp_log_subject subject, enum rp_log_level level, const char *fo
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	atomic_load(&current_sink)(subject, level, text);
+	atomic_load (&current_sink)(subject, level, text);
 }

@@ -23,27 +23,28 @@ enum rp_log_level {
 	RP_LOG_TRACE,
 };
 
-#define RP_LOG_SUBJECTS(X)                                                                         \
-	X(NODE, node)                                                                              \
-	X(ETCD, etcd)                                                                              \
-	X(QUEUE, queue)                                                                            \
-	X(ROUTE, route)                                                                            \
-	X(LINK, link)                                                                              \
-	X(TCP, tcp)                                                                                \
-	X(PORT, port)                                                                              \
-	X(REPL, repl)                                                                              \
-	X(GRPC, grpc)                                                                              \
+#define RP_LOG_SUBJECTS(X) \
+	X(NODE, node)      \
+	X(ETCD, etcd)      \
+	X(QUEUE, queue)    \
+	X(ROUTE, route)    \
+	X(LINK, link)      \
+	X(TCP, tcp)        \
+	X(PORT, port)      \
+	X(REPL, repl)      \
+	X(GRPC, grpc)      \
 	X(CONF, conf)
 
 enum rp_log_subject {
 #define X(upper, lower) RP_LOG_##upper,
 	RP_LOG_SUBJECTS(X)
 #undef X
-	RP_LOG_SUBJECT_COUNT,
+		RP_LOG_SUBJECT_COUNT,
 };
 
 /** Called with a finished text without newline; any thread. */
-typedef void (*rp_log_sink_fn)(enum rp_log_subject subject, enum rp_log_level level, const char *text);
+typedef void (*rp_log_sink_fn)(
+	enum rp_log_subject subject, enum rp_log_level level, const char *text);
 
 void rp_log_set_sink(rp_log_sink_fn sink);
 void rp_log_set_level(enum rp_log_level level);
@@ -55,8 +56,8 @@ const char *rp_log_level_name(enum rp_log_level level);
 __attribute__((format(printf, 3, 4))) void rp_log(
 	enum rp_log_subject subject, enum rp_log_level level, const char *format, ...);
 
-#define RP_LOG(subject, level, ...)                                                                \
-	do {                                                                                       \
-		if (rp_log_enabled(subject, level))                                                \
-			rp_log(subject, level, __VA_ARGS__);                                       \
+#define RP_LOG(subject, level, ...)                          \
+	do {                                                 \
+		if (rp_log_enabled(subject, level))          \
+			rp_log(subject, level, __VA_ARGS__); \
 	} while (0)

@@ -27,8 +27,10 @@ static inline void rp_mbuf_append(struct rte_mbuf **a, struct rte_mbuf *b)
 	(*a)->pkt_len += b->pkt_len;
 }
 
-/** A chain from `pool` with a copy of the bytes, `headroom` kept in front; NULL when the pool is empty. */
-static inline struct rte_mbuf *rp_mbuf_from(struct rte_mempool *pool, const void *data, size_t length)
+/** A chain from `pool` with a copy of the bytes, `headroom` kept in front; NULL when the pool is
+ * empty. */
+static inline struct rte_mbuf *rp_mbuf_from(
+	struct rte_mempool *pool, const void *data, size_t length)
 {
 	const uint8_t *p = data;
 	struct rte_mbuf *first = rte_pktmbuf_alloc(pool), *last = first;
@@ -57,7 +59,8 @@ static inline struct rte_mbuf *rp_mbuf_from(struct rte_mempool *pool, const void
 }
 
 /** Copies `length` bytes from offset `offset` of the chain to `out`; how many there were. */
-static inline size_t rp_mbuf_copy_out(const struct rte_mbuf *m, size_t offset, void *out, size_t length)
+static inline size_t rp_mbuf_copy_out(
+	const struct rte_mbuf *m, size_t offset, void *out, size_t length)
 {
 	uint8_t *p = out;
 	size_t done = 0;

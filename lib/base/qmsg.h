@@ -3,8 +3,8 @@
 
 /*
  * A queue message between nodes, as `queue` and `deliver` exchange it: `queue` decides what is said
- * to whom, `deliver` carries it (streams, credit, chunks, or the unary fallback). The byte layout on
- * the wire is in docs/protocol.md.
+ * to whom, `deliver` carries it (streams, credit, chunks, or the unary fallback). The byte layout
+ * on the wire is in docs/protocol.md.
  *
  * Payload is always the tail followed by the value in one mbuf chain; the first `tail_length` bytes
  * lie in the first segment.
@@ -16,59 +16,59 @@
 
 struct rte_mbuf;
 
-#define RP_QMSG_TYPES(X)                                                                           \
-	/* producer's node -> dispatcher: index this. Answered by TOOK (indexed) or REFUSED */     \
-	X(FORWARD)                                                                                 \
-	/* dispatcher -> consumer's node: offer this. TOOK = that node has it */                   \
-	X(DELIVER)                                                                                 \
-	/* consumer's node -> dispatcher: the client has it; mod_revision is the event's */        \
-	X(ACCEPTED)                                                                                \
-	/* consumer's node -> dispatcher: not with this consumer, `status` says why */             \
-	X(REJECTED)                                                                                \
-	/* any -> dispatcher: acknowledge idx held by uuid; answered by REPLY with the token */    \
-	X(QACK)                                                                                    \
-	/* any -> dispatcher: the message idx, while it is held; answered by REPLY */              \
-	X(GET)                                                                                     \
-	/* dispatcher -> asker: status, deleted count, the message where asked */                  \
-	X(REPLY)                                                                                   \
-	/* answer to a frame with an old (epoch, dispatcher): the current one is inside */         \
-	X(MOVED)                                                                                   \
-	/* dispatcher -> consumer's node: withdraw idx from uuid (DELETE event) */                 \
-	X(WITHDRAW)                                                                                \
-	/* consumer's node -> dispatcher: uuid came back, or is new (start_revision) */            \
+#define RP_QMSG_TYPES(X)                                                                        \
+	/* producer's node -> dispatcher: index this. Answered by TOOK (indexed) or REFUSED */  \
+	X(FORWARD)                                                                              \
+	/* dispatcher -> consumer's node: offer this. TOOK = that node has it */                \
+	X(DELIVER)                                                                              \
+	/* consumer's node -> dispatcher: the client has it; mod_revision is the event's */     \
+	X(ACCEPTED)                                                                             \
+	/* consumer's node -> dispatcher: not with this consumer, `status` says why */          \
+	X(REJECTED)                                                                             \
+	/* any -> dispatcher: acknowledge idx held by uuid; answered by REPLY with the token */ \
+	X(QACK)                                                                                 \
+	/* any -> dispatcher: the message idx, while it is held; answered by REPLY */           \
+	X(GET)                                                                                  \
+	/* dispatcher -> asker: status, deleted count, the message where asked */               \
+	X(REPLY)                                                                                \
+	/* answer to a frame with an old (epoch, dispatcher): the current one is inside */      \
+	X(MOVED)                                                                                \
+	/* dispatcher -> consumer's node: withdraw idx from uuid (DELETE event) */              \
+	X(WITHDRAW)                                                                             \
+	/* consumer's node -> dispatcher: uuid came back, or is new (start_revision) */         \
 	X(RESUME)
 
 enum rp_qmsg_type {
 #define X(name) RP_QMSG_##name,
 	RP_QMSG_TYPES(X)
 #undef X
-	RP_QMSG_TYPE_COUNT,
+		RP_QMSG_TYPE_COUNT,
 };
 
 /** Outcome of a queue operation, on the wire and across the planes; etcd turns it into a status. */
-#define RP_QSTATUSES(X)                                                                            \
-	X(OK, "ok")                                                                                \
-	X(TOO_LARGE, "etcdserver: request is too large")                                           \
-	X(QUEUE_DEPTH, "queue is full: limits.queue_depth")                                        \
-	X(QUEUE_BYTES, "queue is full: limits.queue_bytes")                                        \
-	X(NO_DISPATCHER, "no dispatcher can be reached")                                           \
-	X(NO_CONSUMER, "no consumer")                                                              \
-	X(NOT_HOLDER, "the message is held by another consumer")                                   \
-	X(NOT_FOUND, "no such message")                                                            \
-	X(MOVED, "the dispatcher has moved")                                                       \
-	X(DUPLICATE, "already taken")                                                              \
-	X(STALL, "the consumer did not accept in time")                                            \
-	X(REJECT, "rejected by the consumer")                                                      \
-	X(STOPPING, "the node is stopping")                                                        \
-	X(LIMIT, "out of streams, queues or buffers")                                              \
-	X(UNREACHABLE, "the peer cannot be reached")                                               \
+#define RP_QSTATUSES(X)                                          \
+	X(OK, "ok")                                              \
+	X(TOO_LARGE, "etcdserver: request is too large")         \
+	X(QUEUE_DEPTH, "queue is full: limits.queue_depth")      \
+	X(QUEUE_BYTES, "queue is full: limits.queue_bytes")      \
+	X(NO_DISPATCHER, "no dispatcher can be reached")         \
+	X(NO_CONSUMER, "no consumer")                            \
+	X(NOT_HOLDER, "the message is held by another consumer") \
+	X(NOT_FOUND, "no such message")                          \
+	X(MOVED, "the dispatcher has moved")                     \
+	X(DUPLICATE, "already taken")                            \
+	X(STALL, "the consumer did not accept in time")          \
+	X(REJECT, "rejected by the consumer")                    \
+	X(STOPPING, "the node is stopping")                      \
+	X(LIMIT, "out of streams, queues or buffers")            \
+	X(UNREACHABLE, "the peer cannot be reached")             \
 	X(INVALID, "malformed")
 
 enum rp_qstatus {
 #define X(name, text) RP_Q_##name,
 	RP_QSTATUSES(X)
 #undef X
-	RP_QSTATUS_COUNT,
+		RP_QSTATUS_COUNT,
 };
 
 const char *rp_qstatus_name(enum rp_qstatus status);
@@ -90,20 +90,20 @@ struct rp_qmsg {
 	enum rp_qstatus status;
 	uint16_t name_length;
 	uint16_t tail_length;
-	const uint8_t *name; /**< the queue's; borrow: valid for the call */
-	uint32_t hash;       /**< rp_queue_hash() of the name */
-	uint32_t epoch;      /**< of the queue, as the sender knows it; 0 = none */
-	uint64_t dispatcher; /**< node id, as the sender knows it; 0 = none */
-	uint64_t idx;        /**< epoch (24 bits) and sequence (40 bits) */
-	uint64_t alloc_node; /**< the node that allocated idx */
+	const uint8_t *name;	     /**< the queue's; borrow: valid for the call */
+	uint32_t hash;		     /**< rp_queue_hash() of the name */
+	uint32_t epoch;		     /**< of the queue, as the sender knows it; 0 = none */
+	uint64_t dispatcher;	     /**< node id, as the sender knows it; 0 = none */
+	uint64_t idx;		     /**< epoch (24 bits) and sequence (40 bits) */
+	uint64_t alloc_node;	     /**< the node that allocated idx */
 	uint8_t uuid[RP_UUID_BYTES]; /**< the consumer */
 	uint64_t producer_node, producer_boot, producer_seq; /**< identity of a forward */
-	uint64_t token;        /**< of the asker; echoed by REPLY */
-	uint64_t mod_revision; /**< of the event; RESUME: start_revision */
-	uint32_t attempt;      /**< delivery attempt, from 1 */
-	uint32_t count;        /**< REPLY: deleted */
+	uint64_t token;					     /**< of the asker; echoed by REPLY */
+	uint64_t mod_revision;	  /**< of the event; RESUME: start_revision */
+	uint32_t attempt;	  /**< delivery attempt, from 1 */
+	uint32_t count;		  /**< REPLY: deleted */
 	struct rte_mbuf *payload; /**< tail, then value; NULL where the type has none */
-	uint64_t cookie;       /**< the sender's own; comes back with on_took and the like */
+	uint64_t cookie;	  /**< the sender's own; comes back with on_took and the like */
 };
 
 /** CRC32C of a queue's name: the same on every node. Picks the shard and the link. */

@@ -12,8 +12,8 @@
  *      for those bytes until consume() gives them back.
  *   4. send() takes a chain whole or refuses it with -EAGAIN; on_writable() says when there is room
  *      again after a refusal.
- *   5. on_close() is the last event of a connection, whatever the cause; the pointer is dead when it
- *      returns. After close() the events go on until on_close(); after abort() none follows.
+ *   5. on_close() is the last event of a connection, whatever the cause; the pointer is dead when
+ * it returns. After close() the events go on until on_close(); after abort() none follows.
  *
  * All calls and events are on the lcore that owns the transport. Time comes in as an argument.
  */
@@ -34,13 +34,13 @@ struct rp_endpoint {
 
 /** Why a connection ended. */
 enum rp_close_reason {
-	RP_CLOSE_FIN,     /**< both directions closed in order */
-	RP_CLOSE_RESET,   /**< RST received */
-	RP_CLOSE_TIMEOUT, /**< user timeout, or retransmissions gave up */
-	RP_CLOSE_REFUSED, /**< nobody listens there */
+	RP_CLOSE_FIN,	      /**< both directions closed in order */
+	RP_CLOSE_RESET,	      /**< RST received */
+	RP_CLOSE_TIMEOUT,     /**< user timeout, or retransmissions gave up */
+	RP_CLOSE_REFUSED,     /**< nobody listens there */
 	RP_CLOSE_UNREACHABLE, /**< no neighbour or no route */
-	RP_CLOSE_ABORTED, /**< the local side aborted, or the transport went away */
-	RP_CLOSE_NOMEM,   /**< out of buffers or connections */
+	RP_CLOSE_ABORTED,     /**< the local side aborted, or the transport went away */
+	RP_CLOSE_NOMEM,	      /**< out of buffers or connections */
 };
 
 struct rp_conn_events {
@@ -48,7 +48,8 @@ struct rp_conn_events {
 	/** take: the chain is the callee's. */
 	void (*on_data)(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64_t now_ns);
 	void (*on_writable)(void *ctx, struct rp_conn *c, uint64_t now_ns);
-	/** The peer sent FIN: no more on_data. The callee calls close() when it has sent its rest. */
+	/** The peer sent FIN: no more on_data. The callee calls close() when it has sent its rest.
+	 */
 	void (*on_peer_fin)(void *ctx, struct rp_conn *c, uint64_t now_ns);
 	void (*on_close)(void *ctx, struct rp_conn *c, enum rp_close_reason why, uint64_t now_ns);
 };
@@ -58,16 +59,16 @@ typedef int (*rp_accept_fn)(void *listen_ctx, struct rp_conn *c, const struct rp
 	const struct rp_conn_events **events, void **ctx, uint64_t now_ns);
 
 struct rp_conn_options {
-	uint64_t user_timeout_ns; /**< 0 = the transport's default (RFC 9293 3.8.3 R2) */
-	uint64_t rto_min_ns;      /**< floor of the retransmission timeout; 0 = default */
+	uint64_t user_timeout_ns;  /**< 0 = the transport's default (RFC 9293 3.8.3 R2) */
+	uint64_t rto_min_ns;	   /**< floor of the retransmission timeout; 0 = default */
 	uint64_t ack_delay_max_ns; /**< 0 = default */
 };
 
 struct rp_transport_ops {
 	/** NULL and errno when it cannot even begin; otherwise on_open() or on_close() follows. */
 	struct rp_conn *(*dial)(struct rp_transport *t, const struct rp_endpoint *peer,
-		const struct rp_conn_options *options, const struct rp_conn_events *events, void *ctx,
-		uint64_t now_ns);
+		const struct rp_conn_options *options, const struct rp_conn_events *events,
+		void *ctx, uint64_t now_ns);
 	/** One listener a port number. 0 or -errno (EADDRINUSE). `options` go to accepted ones. */
 	int (*listen)(struct rp_transport *t, uint16_t port, const struct rp_conn_options *options,
 		rp_accept_fn accept, void *listen_ctx);

@@ -27,7 +27,7 @@
 #define RP_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define RP_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define RP_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define RP_CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define RP_CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define RP_CACHE_LINE 64
 
 /** Bytes somebody else owns, valid for the call. */

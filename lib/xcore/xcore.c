@@ -498,6 +498,9 @@ unsigned rp_xcore_how_of(unsigned type)
 		return RP_XCORE_NORMAL;
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:
+	case RP_XMSG_RETURNED:
+	case RP_XMSG_ROOM:
+	case RP_XMSG_RECALL:
 	case RP_XMSG_WITHDRAW:
 	case RP_XMSG_CONSUMER_ENDED:
 	case RP_XMSG_CLAIMED:

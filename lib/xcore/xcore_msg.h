@@ -18,47 +18,53 @@
 
 struct rte_mbuf;
 
+/* clang-format off */
 /* X(name, class): class R may use the reserve of a ring (acknowledges, answers, cancels). */
 #define RP_XMSG_TYPES(X)                                                                           \
 	/* control -> shard */                                                                     \
-	X(PUT, N)	    /* token; m = name, tail, value. Answered by ANSWER */                 \
-	X(ACK, R)	    /* token, idx, uuid, flags; m = name. Answered by ANSWER */            \
-	X(GET, N)	    /* token, idx, uuid, flags; m = name. Answered by ANSWER */            \
-	X(REJECT, R)	    /* token, idx, uuid; m = name, then the reason as tail. ANSWER */      \
-	X(CONSUMER_OPEN, N) /* token = consumer handle, uuid, revision = start_revision; m = name, \
-			       then the `;field=` text of its record as value. ANSWER */           \
-	X(CONSUMER_CLOSE, R) /* token = consumer handle, flags LEAVE */                            \
-	X(ACCEPTED, R)	     /* token = consumer handle, idx: the client has it */                 \
+	X(PUT, N)            /* token; m = name, tail, value. Answered by ANSWER */                \
+	X(ACK, R)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
+	X(GET, N)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
+	X(REJECT, R)         /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
+	X(CONSUMER_OPEN, N)  /* token = consumer, uuid, revision = start_revision; m = name, then  \
+	                        the `;field=` text of its record. Answered by ANSWER */            \
+	X(CONSUMER_CLOSE, R) /* token = consumer, value = enum rp_queue_close */                   \
+	X(ACCEPTED, R)       /* token = consumer, idx: the client has it */                        \
+	X(RETURNED, R)       /* token = consumer, idx: dropped before the client had it */         \
+	X(ROOM, R)           /* token = consumer: it would take a delivery again */                \
 	X(SET_RECORD, N)     /* dispatcher record; m = name, then its text (empty = deleted) */    \
 	X(SET_CONSUMER, N)   /* consumer record; uuid; m = name, then its text (empty = gone) */   \
-	X(SET_NODE, N)	     /* node, value = enum rp_node_state */                                \
-	X(SET_PEER, N)	     /* node; m = struct rp_xmsg_peer: where its links listen */           \
-	X(SET_UNARY, N)	     /* node, value = 1: the gRPC path to it is up */                      \
-	X(UNARY_IN, N)	     /* token, node; m = frame. Answered by UNARY_DONE */                  \
-	X(UNARY_RESULT, R)   /* token, node, status; m = answer frame or NULL */                   \
-	X(SNAPSHOT, N)	     /* token, pointer = buffer that the shard fills. SNAPSHOT_DONE */     \
-	X(IMPAIR, N)	     /* value = port, pointer = struct rp_impair_spec (borrow till done).  \
-				SNAPSHOT_DONE */                                                   \
-	X(STOP, R)	     /* value: 1 = refuse new puts, 2 = close links. STOPPED */            \
+	X(SET_NODE, N)       /* node, value = enum rp_node_state */                                \
+	X(SET_PEER, N)       /* node; m = struct rp_xmsg_peer: where its links listen */           \
+	X(SET_UNARY, N)      /* node, value = 1: the gRPC path is up; else idx, revision: times of \
+	                        the last PING answered by it (sent), and answered here */          \
+	X(UNARY_IN, N)       /* token, node; m = frame. Answered by UNARY_DONE */                  \
+	X(UNARY_RESULT, R)   /* token, value = 1 failed; status, epoch, node = dispatcher */       \
+	X(SNAPSHOT, N)       /* token, pointer = buffer that the shard fills. SNAPSHOT_DONE */     \
+	X(IMPAIR, N)         /* value = port, pointer = struct rp_impair_spec (borrow till done).  \
+	                        SNAPSHOT_DONE */                                                   \
+	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
 	/* shard -> control */                                                                     \
-	X(ANSWER, R)   /* token, status, count, idx; m = the message where asked (tail, value) */  \
-	X(DELIVERY, N) /* token = consumer handle, idx, revision, attempt; m = tail, value */      \
-	X(WITHDRAW, R) /* token = consumer handle, idx, revision; m = tail: a DELETE event */      \
-	X(CONSUMER_ENDED, R) /* token = consumer handle, status says why */                        \
-	X(CLAIMED, R)	     /* node, epoch; m = name: write the dispatcher record */              \
-	X(RELEASED, R)	     /* m = name: the queue ended, delete its record */                    \
-	X(CONSUMER_HERE,                                                                           \
-		R)	 /* uuid, value = 1 here, 0 gone; m = name: write or delete its record */  \
-	X(UNARY_OUT, N)	 /* token, node, hash; m = frame: call DeliverOne there */                 \
-	X(UNARY_DONE, R) /* token, status; m = answer frame or NULL */                             \
-	X(LINK_STATE, R) /* node, value = 1 up, 0 down */                                          \
-	X(SNAPSHOT_DONE, R) /* token */                                                            \
-	X(STOPPED, R)	    /* value as in STOP */                                                 \
+	X(ANSWER, R)         /* token, value = type of the question, status, count, idx, revision, \
+	                        attempt; m = the message where asked (tail, value) */              \
+	X(DELIVERY, N)       /* token = consumer, idx, revision, attempt; m = tail, value */       \
+	X(RECALL, R)         /* token = consumer, idx: drop it if it was not written yet */        \
+	X(WITHDRAW, R)       /* token = consumer, idx, revision; m = tail: a DELETE event */       \
+	X(CONSUMER_ENDED, R) /* token = consumer, value = enum rp_queue_end */                     \
+	X(CLAIMED, R)        /* epoch; m = name: write the dispatcher record */                    \
+	X(RELEASED, R)       /* epoch; m = name: the queue ended, delete its record */             \
+	X(CONSUMER_HERE, R)  /* uuid, value = 1 here, 0 gone; m = name: write, delete its record */ \
+	X(UNARY_OUT, N)      /* token, node, hash; m = frame: call DeliverOne there */             \
+	X(UNARY_DONE, R)     /* token, value = 1 no frame; status, epoch, node = dispatcher */     \
+	X(LINK_STATE, R)     /* node, value = 1 up, 0 down */                                      \
+	X(SNAPSHOT_DONE, R)  /* token */                                                           \
+	X(STOPPED, R)        /* value as in STOP */                                                \
 	/* shard -> shard */                                                                       \
-	X(FRAME_OUT, N)	 /* node; m = frame, for the owner of that peer's link */                  \
-	X(FRAME_IN, N)	 /* node; m = frame, for the shard of its queue or stream */               \
-	X(PEER_STATE, R) /* node, value = 1 up, 0 down, epoch of the bundle */                     \
-	X(VIOLATION, R)	 /* node, status: close that bundle */
+	X(FRAME_OUT, N)      /* node, value = bundle; m = frame, for the owner of that link */     \
+	X(FRAME_IN, N)       /* node, value = bundle; m = frame, for the shard it belongs to */    \
+	X(PEER_STATE, R)     /* node, value = bundle, 0 = down; idx, revision as in SET_UNARY */   \
+	X(VIOLATION, R)      /* node: close that bundle */
+/* clang-format on */
 
 enum rp_xmsg_type {
 #define X(name, class) RP_XMSG_##name,
@@ -73,16 +79,9 @@ enum rp_xmsg_class {
 	RP_XMSG_CLASS_R, /**< ends or answers work: may use the reserve */
 };
 
-/** ACK, GET: the short form, no holder to check. */
-#define RP_XMSG_NO_HOLDER 0x01
-/** ACK: the message itself is wanted in the answer. */
-#define RP_XMSG_WANT_MESSAGE 0x02
-/** CONSUMER_CLOSE: the registration was deleted, an immediate leave. */
-#define RP_XMSG_LEAVE 0x04
-
 struct rp_xmsg {
-	uint8_t type; /**< enum rp_xmsg_type */
-	uint8_t flags;
+	uint8_t type;	 /**< enum rp_xmsg_type */
+	uint8_t flags;	 /**< ACK, GET, REJECT: RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
 	uint16_t status; /**< enum rp_qstatus */
 	uint16_t name_length, tail_length;
 	uint32_t hash;

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The control plane's machine: store, replication and registry of one node, and the control end of
+ * every queue operation. It reads no clock and opens no socket; lib/ctl and test/sim feed it and
+ * carry out what it asks through struct rp_control_ops.
+ *
+ *   1. rp_control_create(), rp_control_peer_add() for each configured peer, rp_control_start().
+ *   2. Inputs: queue operations, consumers, writes (all with a token or handle of the caller's),
+ *      messages of the shards (rp_control_on_xmsg), results of calls to peers and calls of peers.
+ *   3. rp_control_run() after a turn's inputs: it does what callbacks could not do at once,
+ * publishes the registry to the shards, and says when it wants to run again.
+ *
+ * One thread, the control thread; it may take and free mbufs of config.pool.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/qmsg.h>
+#include <base/transport.h>
+#include <base/units.h>
+#include <kv/kv.h>
+#include <queue/queue.h>
+#include <repl/repl.h>
+#include <route/record.h>
+#include <xcore/xcore_msg.h>
+
+struct rte_mempool;
+struct rp_control;
+
+/** Where a node's links listen, its shape, and how clients reach it: /_ringpost/node/<id>. */
+struct rp_control_node {
+	uint64_t node, boot;
+	struct rp_endpoint tcp, ktcp; /**< family 0 = none */
+	uint32_t per_peer, shards;
+	char name[128];
+	char client_url[256]; /**< "http://host:port" */
+};
+
+/** Keys that the node writes and clients may only read. */
+#define RP_CONTROL_PREFIX "/_ringpost/"
+#define RP_CONTROL_NODE_PREFIX "/_ringpost/node/"
+
+/** Answer to a queue operation. */
+struct rp_control_answer {
+	enum rp_qstatus status;
+	uint32_t deleted;
+	bool has_message;
+	struct rp_span tail, value; /**< borrow for the call */
+	uint64_t revision;
+	uint32_t attempt;
+};
+
+struct rp_control_delivery {
+	uint64_t idx;
+	struct rp_span tail;
+	const struct rp_span *value; /**< in pieces, borrowed */
+	uint32_t value_count;
+	int64_t revision;
+	uint32_t attempt;
+};
+
+struct rp_control_ops {
+	/** Messages of that type that post() would take to the shard now. */
+	uint32_t (*tokens)(void *ctx, unsigned shard, enum rp_xmsg_type type);
+	/** take on 0; -EAGAIN: out of tokens, not taken. */
+	int (*post)(void *ctx, unsigned shard, const struct rp_xmsg *m);
+
+	/** As struct rp_repl_ops has them; they may answer later only. */
+	int (*peer_call)(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind,
+		struct rp_span bytes, uint64_t token);
+	void (*dial)(void *ctx, rp_repl_peer_id peer, const char *address);
+	void (*hangup)(void *ctx, rp_repl_peer_id peer);
+	/** May the key leave for that node? NULL = yes. */
+	bool (*eligible)(void *ctx, uint64_t node, struct rp_span key);
+	/** DeliverOne at the node; ends in rp_control_unary_result(). -errno: not begun. */
+	int (*unary_call)(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
+	/** Answer to rp_control_unary_in(); `answer` is empty when the frame was malformed. */
+	void (*unary_answer)(void *ctx, uint64_t token, struct rp_span answer);
+
+	void (*queue_answer)(void *ctx, uint64_t token, const struct rp_control_answer *answer);
+	/** 0: it goes to the client; -EAGAIN: no room, rp_control_consumer_room() follows; -ENOENT.
+	 */
+	int (*deliver)(void *ctx, uint64_t consumer, const struct rp_control_delivery *delivery);
+	/** A delivered message is taken back: DELETE event. */
+	void (*withdraw)(
+		void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail, int64_t revision);
+	/** The consumer is over; its handle is dead. */
+	void (*consumer_end)(void *ctx, uint64_t consumer, const char *reason);
+
+	/** The end of rp_control_propose(); `result` is borrowed. */
+	void (*write_done)(void *ctx, uint64_t token, const struct rp_kv_result *result);
+	/** Client writes are taken from now on. */
+	void (*ready)(void *ctx, bool alone);
+	void (*node_state)(void *ctx, uint64_t node, enum rp_node_state state);
+	/** SNAPSHOT_DONE and STOPPED of a shard. */
+	void (*snapshot_done)(void *ctx, unsigned shard, uint64_t token);
+	void (*stopped)(void *ctx, unsigned shard, uint32_t phase);
+};
+
+struct rp_control_config {
+	struct rp_control_node self; /**< copied */
+	uint8_t cluster_uuid[RP_UUID_BYTES];
+	bool transport_tcp, transport_ktcp; /**< links may use it */
+	uint32_t shards;
+	struct rte_mempool *pool;    /**< borrow: what is sent to the shards */
+	struct rp_kv_config kv;	     /**< node, keep_tombstones are set here */
+	struct rp_repl_config repl;  /**< node, cluster, ops, ctx are set here */
+	uint64_t auto_compaction_ns; /**< 0 = never */
+	uint32_t consumers_max;	     /**< 0 = 65536 */
+};
+
+#define RP_CONTROL_COUNTERS(X)                                             \
+	X(queue_puts, "puts given to a shard")                             \
+	X(queue_acks, "acknowledges given to a shard")                     \
+	X(queue_gets, "gets given to a shard")                             \
+	X(queue_rejects, "rejects given to a shard")                       \
+	X(queue_waits, "queue operations that found no token or buffer")   \
+	X(deliveries, "deliveries handed to a consumer")                   \
+	X(deliveries_held, "deliveries that waited for a consumer's room") \
+	X(deliveries_late, "deliveries whose consumer had gone")           \
+	X(withdrawals, "deliveries taken back from a consumer")            \
+	X(consumers_opened, "consumer watches")                            \
+	X(records_published, "registry records told to a shard")           \
+	X(claims_written, "dispatcher records written for a shard")        \
+	X(unary_out, "DeliverOne calls made")                              \
+	X(unary_failed, "DeliverOne calls that failed")                    \
+	X(unary_in, "DeliverOne calls taken")                              \
+	X(unary_malformed, "DeliverOne calls refused: not a frame")        \
+	X(no_buffers, "times the pool was empty")
+
+struct rp_control_counters {
+#define X(name, help) uint64_t name;
+	RP_CONTROL_COUNTERS(X)
+#undef X
+};
+
+/** NULL and errno. borrow: pool, ops. */
+struct rp_control *rp_control_create(
+	const struct rp_control_config *config, const struct rp_control_ops *ops, void *ctx);
+/** Frees what is held; no callback. NULL is fine. */
+void rp_control_destroy(struct rp_control *c);
+
+struct rp_kv *rp_control_kv(struct rp_control *c);
+struct rp_repl *rp_control_repl(struct rp_control *c);
+const struct rp_control_counters *rp_control_counters(const struct rp_control *c);
+
+/** A configured peer's URL; see rp_repl_peer_add(). */
+rp_repl_peer_id rp_control_peer_add(
+	struct rp_control *c, const char *address, struct rp_repl_now now);
+/** Publishes the node's own record and begins to dial. */
+void rp_control_start(struct rp_control *c, struct rp_repl_now now);
+/** As rp_repl_peer_connected(); the unary path to the node is there from now on. */
+int rp_control_peer_connected(struct rp_control *c, rp_repl_peer_id peer, uint64_t node,
+	const uint8_t cluster_uuid[RP_UUID_BYTES], struct rp_repl_now now);
+/** As rp_repl_peer_failed(); the unary path is gone. */
+void rp_control_peer_failed(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now);
+/** What a node says of itself; false when it is not known (yet). */
+bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_control_node *out);
+
+/** Background work and what inputs left to do. Returns when it wants to run again. */
+uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now);
+
+/** A client's write; ends in ops->write_done(). -EAGAIN: not ready, nothing was done. */
+int rp_control_propose(
+	struct rp_control *c, const struct rp_kv_txn *txn, uint64_t token, struct rp_repl_now now);
+
+/** One queue operation, of a type PUT, ACK, GET or REJECT. */
+struct rp_control_queue_op {
+	enum rp_xmsg_type type;
+	uint32_t hash;
+	struct rp_span name, tail, value;
+	uint64_t idx;
+	uint8_t uuid[RP_UUID_BYTES];
+	uint8_t flags; /**< RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
+};
+/** 0: ops->queue_answer() follows. -EAGAIN: no token or buffer now. */
+int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token);
+
+/**
+ * A consumer arrives; `consumer` names it. 0: open, *revision is below every delivery to come.
+ * -EAGAIN: not now; -EINVAL: its record does not parse.
+ */
+int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_span name,
+	uint32_t hash, const uint8_t uuid[RP_UUID_BYTES], int64_t start_revision, int64_t *revision,
+	struct rp_repl_now now);
+void rp_control_consumer_close(struct rp_control *c, uint64_t consumer, enum rp_queue_close how);
+void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint64_t idx);
+void rp_control_consumer_room(struct rp_control *c, uint64_t consumer);
+
+/**
+ * A client's put or delete (`value.data` NULL) on a record's key: merged by the rules of
+ * spec/queues.md "Records", then proposed; ends in ops->write_done(). 0; -EAGAIN as propose;
+ * -EPERM, -EINVAL with *message (constant text).
+ */
+struct rp_route_key;
+int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key,
+	struct rp_span value, bool prev_kv, uint64_t token, const char **message,
+	struct rp_repl_now now);
+
+/** take: what `m` holds. */
+void rp_control_on_xmsg(
+	struct rp_control *c, unsigned shard, const struct rp_xmsg *m, struct rp_repl_now now);
+
+/** Result of ops->unary_call(). `answer` is what the peer's unary_answer() said. */
+void rp_control_unary_result(
+	struct rp_control *c, uint64_t token, bool failed, struct rp_span answer);
+/** A frame by DeliverOne of `node`. 0: ops->unary_answer() follows; -EINVAL, -EAGAIN. */
+int rp_control_unary_in(struct rp_control *c, uint64_t node, struct rp_span frame, uint64_t token);
+
+/** Results and calls of replication, as repl.h has them. */
+void rp_control_peer_result(struct rp_control *c, uint64_t token, bool failed,
+	struct rp_span answer, struct rp_repl_now now);
+int rp_control_on_request(struct rp_control *c, uint64_t from, enum rp_repl_kind kind,
+	struct rp_span bytes, struct rp_span *answer, struct rp_repl_now now);
+
+/** Asks every shard to refuse new puts (1), then to close its links (2). */
+void rp_control_stop(struct rp_control *c, uint32_t phase);
+/** Asks a shard to fill `buffer`; ops->snapshot_done() follows. 0 or -EAGAIN. */
+int rp_control_snapshot(struct rp_control *c, unsigned shard, void *buffer, uint64_t token);
+/** Changes the impairment of port `port` on its shard; `spec` lives until snapshot_done(). */
+int rp_control_impair(
+	struct rp_control *c, unsigned shard, uint32_t port, void *spec, uint64_t token);
