@@ -22,7 +22,8 @@
 
 struct rp_park_wanted rp_park_wanted;
 
-/** Who parks. The lock is held for moments only; `owned` lasts as long as the parking. */
+/** Who parks. The lock is held for moments only; `owned` lasts as long as the change to a device.
+ */
 struct gate {
 	pthread_mutex_t lock;
 	pthread_cond_t freed;
@@ -36,7 +37,8 @@ static struct gate gate = {
 };
 static struct rp_park_slot slots[RP_PARK_SLOTS_MAX]; /* `used` under gate.lock */
 static _Thread_local struct rp_park_slot *own_slot;
-static _Thread_local unsigned own_depth; /* parkings that this thread has open */
+static _Thread_local unsigned gate_depth; /* how often this thread holds the gate */
+static _Thread_local unsigned park_depth; /* how often it holds the lcores */
 
 static _Atomic uint64_t count_parks, count_callbacks, count_cancelled, count_wrapped;
 static _Atomic uint64_t wait_ns_max, hold_ns_max;
@@ -106,7 +108,7 @@ void rp_park_leave(struct rp_park_slot *slot)
 void rp_park_hold(struct rp_park_slot *slot)
 {
 	/* A thread that parks the others may poll meanwhile: it cannot race with itself. */
-	if (own_depth > 0)
+	if (park_depth > 0)
 		return;
 	atomic_fetch_add_explicit(&slot->parked_count, 1, memory_order_relaxed);
 	do {
@@ -143,10 +145,10 @@ static void wait_for_lcores(void)
 	raise_max(&wait_ns_max, now_ns() - begin_ns);
 }
 
-bool park_all_unless(const bool *cancelled)
+bool park_gate_take(const bool *cancelled)
 {
-	if (own_depth > 0) {
-		own_depth++;
+	if (gate_depth > 0) {
+		gate_depth++;
 		return true;
 	}
 	pthread_mutex_lock(&gate.lock);
@@ -158,37 +160,46 @@ bool park_all_unless(const bool *cancelled)
 	}
 	gate.owned = true;
 	pthread_mutex_unlock(&gate.lock);
-
-	own_depth = 1;
-	atomic_store_explicit(&rp_park_wanted.count, 1, memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst);
-	wait_for_lcores();
-	gate.since_ns = now_ns();
-	atomic_fetch_add_explicit(&count_parks, 1, memory_order_relaxed);
+	gate_depth = 1;
 	return true;
 }
 
-void rp_park_all(void)
+void park_gate_leave(void)
 {
-	park_all_unless(NULL);
-}
-
-void rp_park_release(void)
-{
-	RP_ASSERT(own_depth > 0);
-	if (--own_depth > 0)
+	RP_ASSERT(gate_depth > 0);
+	if (--gate_depth > 0)
 		return;
-	raise_max(&hold_ns_max, now_ns() - gate.since_ns);
-	atomic_store_explicit(&rp_park_wanted.count, 0, memory_order_release);
 	pthread_mutex_lock(&gate.lock);
 	gate.owned = false;
 	pthread_cond_broadcast(&gate.freed);
 	pthread_mutex_unlock(&gate.lock);
 }
 
-bool park_is_mine(void)
+bool park_gate_is_mine(void)
 {
-	return own_depth > 0;
+	return gate_depth > 0;
+}
+
+void rp_park_all(void)
+{
+	park_gate_take(NULL);
+	if (park_depth++ > 0)
+		return;
+	atomic_store_explicit(&rp_park_wanted.count, 1, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
+	wait_for_lcores();
+	gate.since_ns = now_ns();
+	atomic_fetch_add_explicit(&count_parks, 1, memory_order_relaxed);
+}
+
+void rp_park_release(void)
+{
+	RP_ASSERT(park_depth > 0);
+	if (--park_depth == 0) {
+		raise_max(&hold_ns_max, now_ns() - gate.since_ns);
+		atomic_store_explicit(&rp_park_wanted.count, 0, memory_order_release);
+	}
+	park_gate_leave();
 }
 
 void park_cancel(bool *cancelled)

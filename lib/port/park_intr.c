@@ -30,7 +30,7 @@ struct registration {
 	rte_intr_callback_fn callback;
 	void *arg;
 	rte_intr_unregister_callback_fn on_unregister;
-	bool cancelled; /* under the parkers' lock */
+	bool cancelled; /* under the gate's lock */
 };
 
 typedef int (*register_fn)(const struct rte_intr_handle *, rte_intr_callback_fn, void *);
@@ -66,15 +66,17 @@ static void call_parked(void *arg)
 	struct registration *r = arg;
 	const struct registration *outer = running;
 
-	if (!park_all_unless(&r->cancelled)) {
+	if (!park_gate_take(&r->cancelled)) {
 		park_count_cancelled();
 		return;
 	}
+	rp_park_all();
 	running = r;
 	park_count_callback();
 	r->callback(r->arg);
 	running = outer;
 	rp_park_release();
+	park_gate_leave();
 }
 
 static void forget(struct registration *r)
@@ -143,8 +145,8 @@ int rte_intr_callback_register(
 }
 
 /*
- * A parker that unregisters a callback which waits for that very parker would be told -EAGAIN for
- * ever. The callback is told to go away instead: what it wanted to look at is being taken down.
+ * A thread that has the gate and unregisters a callback which waits for it would be told -EAGAIN
+ * for ever. The callback is told to go away instead: what it wanted to look at is being taken down.
  */
 static int remove_waiting(const struct rte_intr_handle *handle, struct registration *r)
 {
@@ -173,7 +175,7 @@ int rte_intr_callback_unregister(
 	fd = rte_intr_fd_get(handle);
 	while ((r = find(fd, cb, cb_arg)) != NULL) {
 		rc = eal.remove(handle, call_parked, r);
-		if (rc == -EAGAIN && park_is_mine() && running == NULL)
+		if (rc == -EAGAIN && park_gate_is_mine() && running == NULL)
 			rc = remove_waiting(handle, r);
 		/* EAL has forgotten the source already when its descriptor was closed. */
 		if (rc < 0 && rc != -ENOENT)

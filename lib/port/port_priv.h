@@ -3,10 +3,14 @@
 
 /* Shared by the sources of lib/port and its unit test. */
 
-#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <port/port.h>
+
+struct rte_ring;
 
 /** Fills `error` and returns `code`, so that a check is one line. `error` may be NULL. */
 __attribute__((format(printf, 4, 5))) int port_fail(
@@ -23,13 +27,206 @@ void port_log_close(void);
 /** Binds the wrapped rte_intr_* functions to EAL's own. 0 or -ENOSYS. */
 int park_intr_bind(void);
 
-/** True when the calling thread is the parker. */
-bool park_is_mine(void);
-/** Like rp_park_all(), but gives up (false) when *cancelled turns true while another one parks. */
-bool park_all_unless(const bool *cancelled);
-/** Sets *cancelled under the parkers' lock and wakes who waits in park_all_unless(). */
+/**
+ * The gate: who changes a device, or runs a callback of a PMD, has it alone. It does not park;
+ * inside it rp_park_all() does. False, and not taken, when *cancelled turns true while another one
+ * has it. One thread may nest.
+ */
+bool park_gate_take(const bool *cancelled);
+void park_gate_leave(void);
+bool park_gate_is_mine(void);
+/** Sets *cancelled under the gate's lock and wakes who waits in park_gate_take(). */
 void park_cancel(bool *cancelled);
 /** Counters of the interrupt wrappers. */
 void park_count_callback(void);
 void park_count_cancelled(void);
 void park_count_wrapped(int by);
+
+/* --- The device string --- */
+
+#define PORT_ARGS_MAX 24
+#define PORT_KEY_SIZE 32
+#define PORT_VALUE_SIZE 128
+
+enum port_bus {
+	PORT_BUS_VDEV,
+	PORT_BUS_PCI,
+	PORT_BUS_MAC, /* a device that EAL has already, named by its address */
+};
+
+struct port_arg {
+	char key[PORT_KEY_SIZE];
+	char value[PORT_VALUE_SIZE];
+};
+
+struct port_device {
+	enum port_bus bus;
+	char name[64]; /* "net_memif0", "0000:03:00.0", "02:..." */
+	uint8_t mac[6];
+	unsigned arg_count;
+	struct port_arg args[PORT_ARGS_MAX];
+};
+
+/** 0 or -EINVAL with `error` filled. */
+int port_device_parse(const char *text, struct port_device *device, char *error, size_t error_size);
+/** Value of `key`, or NULL. */
+const char *port_device_arg(const struct port_device *device, const char *key);
+/** Sets `key`, over a value that is there when `over`. 0 or -ENOSPC. */
+int port_device_set(struct port_device *device, const char *key, const char *value, bool over);
+/** True when `condition` ("role=server") holds for the arguments; an empty one holds never. */
+bool port_device_is(const struct port_device *device, const char *condition);
+/** "key=value,..." for EAL. 0 or -ENOSPC. */
+int port_device_format_args(const struct port_device *device, char *text, size_t text_size);
+
+/* --- The driver file --- */
+
+enum port_redial {
+	PORT_REDIAL_NONE,    /* the driver comes back by itself, or has no peer */
+	PORT_REDIAL_RESTART, /* rte_eth_dev_stop() and _start() */
+	PORT_REDIAL_REPLUG,  /* the device is removed and added anew */
+};
+
+struct port_driver {
+	char origin[256]; /* "built-in" or a path */
+	char name[PORT_KEY_SIZE];
+	char description[256];
+	char remedy[256]; /* what to do when the device cannot be added */
+	uint32_t rings_rx, rings_tx, rings_tx_free;
+	uint32_t queues_max;
+	char queues_devarg[PORT_KEY_SIZE];
+	uint32_t mtu_max;
+	bool checksum_hw, chains, tso;
+	bool isolated, own_mac, mac_devarg, promiscuous;
+	char socket_devarg[PORT_KEY_SIZE];
+	char socket_bound_when[64];
+	char socket_abstract_when[64];
+	uint32_t redial; /* enum port_redial */
+	char redial_when[64];
+	uint32_t redial_after_ms;
+	unsigned devarg_count;
+	struct port_arg devargs[PORT_ARGS_MAX];
+};
+
+/** A file compiled in: name of the driver and its text. Ends with a NULL name. */
+struct port_driver_text {
+	const char *name;
+	const char *text;
+};
+extern const struct port_driver_text port_driver_texts[];
+
+/** Parses one driver file. 0 or -EINVAL, `error` with origin:line:column. */
+int port_driver_parse(struct port_driver *driver, const char *text, const char *origin, char *error,
+	size_t error_size);
+/**
+ * The values for a device or driver called `name`: from the file at `path`, or when that is NULL or
+ * "auto", from the installed folder, from what is compiled in, or the generic ones. 0 or -errno.
+ */
+int port_driver_load(struct port_driver *driver, const char *name, const char *path, char *error,
+	size_t error_size);
+
+/* --- A unix socket that the device will bind --- */
+
+struct port_socket {
+	char path[108]; /* empty: none claimed */
+	int lock_fd;
+};
+
+/**
+ * Takes the lock file next to the socket and removes a socket that a dead process left. 0, or
+ * -EADDRINUSE when a live process has it, or -errno.
+ */
+int port_socket_claim(struct port_socket *s, const char *path, char *error, size_t error_size);
+void port_socket_release(struct port_socket *s);
+
+/* --- The port --- */
+
+/** One frame that the impairment holds. */
+struct port_held {
+	uint64_t due_ns;
+	uint64_t order; /* of arrival: equal times leave in order */
+	struct rte_mbuf *frame;
+};
+
+/** Frames held by an impairment: a heap, the earliest on top. */
+struct port_hold {
+	struct rp_impair impair;
+	bool active; /* there is an impairment, or a frame is still held */
+	uint32_t count, count_max;
+	uint64_t order;
+	struct port_held *heap;
+};
+
+struct rp_port_queue {
+	/* Written with the lcores parked, read by the polling lcore. */
+	bool running;
+	bool chains;  /* the device takes chains */
+	bool prepare; /* frames go through rte_eth_tx_prepare() */
+	bool cleanup; /* the device has tx_done_cleanup */
+	uint16_t ethdev_id, index;
+	uint32_t frame_bytes_max;
+	struct rte_mempool *pool, *linear_pool;
+	struct rp_port *port;
+
+	/* The polling lcore's own. */
+	uint32_t pending_head, pending_count;
+	bool stalled; /* the device refused a frame since the last flush */
+	uint64_t cleaned_ns;
+	struct port_hold rx_hold, tx_hold;
+	struct rte_mbuf *pending[RP_PORT_TX_PENDING_MAX];
+
+	/* Written by the polling lcore, read by any thread. */
+	_Alignas(RP_CACHE_LINE) struct rp_port_queue_counters counters;
+};
+
+struct rp_port {
+	/* The control thread's own. */
+	struct rp_port_config config; /* its texts are not kept */
+	struct port_device device;
+	struct port_driver driver;
+	struct port_socket socket;
+	unsigned serial; /* in names of pools and rings */
+	bool plugged, running;
+	bool redials; /* for this device and role */
+	bool seen_up;
+	uint16_t ethdev_id, mtu, queue_count;
+	uint16_t rx_descriptors, tx_descriptors;
+	uint32_t flags;
+	uint8_t mac[6];
+	int socket_id;
+	uint64_t down_since_ns, tried_ns; /* 0 = not known yet */
+	struct rte_mempool *linear_pool;
+	struct rte_ring **rings; /* of a pair: the ones that this port receives from */
+	struct rp_port_queue *queues;
+
+	/* Written by the control thread, read by any. */
+	_Alignas(RP_CACHE_LINE) atomic_bool link_up;
+	struct rp_port_counters counters;
+};
+
+/** Adds one to a counter that only this thread writes. */
+#define PORT_COUNT(counters, name, n)                                                \
+	atomic_store_explicit(&(counters)->name,                                     \
+		atomic_load_explicit(&(counters)->name, memory_order_relaxed) + (n), \
+		memory_order_relaxed)
+
+/** Adds the device, negotiates and starts it. 0 or -errno with `error` filled. */
+int port_plug(struct rp_port *p, char *error, size_t error_size);
+/** Stops and removes the device. */
+void port_unplug(struct rp_port *p);
+/** rte_eth_dev_start(), and lets the lcores in. 0 or -errno with `error` filled. */
+int port_start(struct rp_port *p, char *error, size_t error_size);
+/** Keeps the lcores out, and rte_eth_dev_stop(). */
+void port_stop(struct rp_port *p);
+
+/** 0 or -ENOMEM. `held_max` bounds the frames held. */
+int port_hold_init(
+	struct port_hold *h, const struct rp_impair_spec *spec, uint64_t seed, uint32_t held_max);
+void port_hold_fini(struct port_hold *h);
+void port_hold_set(struct port_hold *h, const struct rp_impair_spec *spec);
+/** Decides on `frame` (take): dropped, or held until it is due. */
+void port_hold_push(struct port_hold *h, struct rte_mbuf *frame, struct rte_mempool *pool,
+	struct rp_port_queue_counters *counters, bool rx, uint64_t now_ns);
+/** The next frame that is due, or NULL. */
+struct rte_mbuf *port_hold_pop(struct port_hold *h, uint64_t now_ns);
+/** When the next one is due; RP_NEVER when none is held. */
+uint64_t port_hold_next_ns(const struct port_hold *h);

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include <base/log.h>
+#include <port/eal.h>
+
+#include "port_priv.h"
+
+#define HUGEPAGE_BYTES (2ull << 20)
+#define HUGEPAGES_FREE "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+#define MEMORY_MIB_DEFAULT 128
+#define ARGUMENTS_MAX 48
+#define LCORES_TEXT_SIZE 4096
+/** Per mbuf: mempool's header and trailer, and padding to cache lines. */
+#define POOL_OBJECT_OVERHEAD 128
+/** Per pool: the pool itself with a cache for each of DPDK's lcores, the stack, the memzones. */
+#define POOL_OVERHEAD (2ull << 20)
+#define POOL_CACHE_MAX 256
+
+struct arguments {
+	char *value[ARGUMENTS_MAX + 1];
+	int count;
+	bool overflow;
+};
+
+static struct {
+	bool started, stopped;
+	char runtime_dir[256];
+} state;
+
+void rp_eal_config_init(struct rp_eal_config *config)
+{
+	*config = (struct rp_eal_config){.main_cpu = RP_EAL_CPU_ANY};
+	for (unsigned i = 0; i < RP_SHARDS_MAX; i++)
+		config->shard_cpu[i] = RP_EAL_CPU_ANY;
+}
+
+uint64_t rp_eal_hugepages_free(void)
+{
+	FILE *f = fopen(HUGEPAGES_FREE, "re");
+	unsigned long long count = 0;
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &count) != 1)
+		count = 0;
+	fclose(f);
+	return count;
+}
+
+__attribute__((format(printf, 2, 3))) static void add(struct arguments *a, const char *format, ...)
+{
+	va_list args;
+
+	if (a->count >= ARGUMENTS_MAX) {
+		a->overflow = true;
+		return;
+	}
+	va_start(args, format);
+	if (vasprintf(&a->value[a->count], format, args) < 0) {
+		a->value[a->count] = NULL;
+		a->overflow = true;
+	} else {
+		a->count++;
+	}
+	va_end(args);
+}
+
+/* EAL permutes and keeps what it gets, so the strings stay until the process ends. */
+static void drop(struct arguments *a)
+{
+	for (int i = 0; i < a->count; i++)
+		free(a->value[i]);
+	a->count = 0;
+}
+
+/* "0,2-3" of the CPUs in `set`. */
+static void format_cpus(const cpu_set_t *set, char *text, size_t size)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (int cpu = 0; cpu < CPU_SETSIZE && length < size; cpu++) {
+		int last = cpu;
+
+		if (!CPU_ISSET(cpu, set))
+			continue;
+		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
+			last++;
+		length += (size_t)snprintf(text + length, size - length,
+			last > cpu ? "%s%d-%d" : "%s%d", length > 0 ? "," : "", cpu, last);
+		cpu = last;
+	}
+}
+
+/* "0@0,1@1,2@(0-1)": shard i is lcore i, the main lcore comes behind them. */
+static int format_lcores(
+	const struct rp_eal_config *c, char *text, size_t size, char *error, size_t error_size)
+{
+	cpu_set_t set;
+	char any[1024];
+	size_t length = 0;
+
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return port_fail(error, error_size, -errno,
+			"cannot read the CPUs of this process: %s", strerror(errno));
+	format_cpus(&set, any, sizeof(any));
+	for (uint32_t i = 0; i <= c->shards; i++) {
+		uint32_t cpu = i < c->shards ? c->shard_cpu[i] : c->main_cpu;
+		const char *comma = i > 0 ? "," : "";
+
+		if (cpu == RP_EAL_CPU_ANY) {
+			length += (size_t)snprintf(
+				text + length, size - length, "%s%u@(%s)", comma, i, any);
+		} else if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &set)) {
+			length += (size_t)snprintf(
+				text + length, size - length, "%s%u@%u", comma, i, cpu);
+		} else {
+			return port_fail(error, error_size, -EINVAL,
+				"CPU %u is not one that this process may use (%s): choose one of "
+				"them, or widen the affinity of the process",
+				cpu, any);
+		}
+		if (length >= size)
+			return port_fail(error, error_size, -EINVAL, "too many CPUs to name");
+	}
+	return 0;
+}
+
+/* True when the kernel lets us have this much in 2 MiB pages: limits of a cgroup count, too. */
+static bool hugepages_can_be_had(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT), -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	munmap(p, bytes);
+	return true;
+}
+
+static int choose_hugepages(
+	const struct rp_eal_config *c, struct rp_eal_info *info, char *error, size_t error_size)
+{
+	uint64_t bytes = (uint64_t)info->memory_mib << 20;
+	uint64_t wanted = (bytes + HUGEPAGE_BYTES - 1) / HUGEPAGE_BYTES;
+
+	info->hugepages_free = rp_eal_hugepages_free();
+	info->hugepages = false;
+	if (c->hugepages == RP_EAL_HUGEPAGES_OFF)
+		return 0;
+	info->hugepages =
+		info->hugepages_free >= wanted && hugepages_can_be_had(wanted * HUGEPAGE_BYTES);
+	if (!info->hugepages && c->hugepages == RP_EAL_HUGEPAGES_ON)
+		return port_fail(error, error_size, -ENOMEM,
+			"not enough hugepages: %llu of 2 MiB wanted, %llu free (%s): "
+			"echo %llu > /proc/sys/vm/nr_hugepages, or set hugepages: auto",
+			(unsigned long long)wanted, (unsigned long long)info->hugepages_free,
+			HUGEPAGES_FREE, (unsigned long long)(wanted + 8));
+	return 0;
+}
+
+/* Where EAL puts its sockets and locks: the same choice as EAL makes. */
+static void find_runtime_dir(const char *prefix, char *dir, size_t size)
+{
+	const char *base = getenv("RUNTIME_DIRECTORY");
+
+	if (!base)
+		base = geteuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
+	snprintf(dir, size, "%s/dpdk/%s", base ? base : "/tmp", prefix);
+}
+
+/* Removes the folder and the plain files and sockets in it. */
+static void remove_runtime_dir(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *e;
+
+	if (!d)
+		return;
+	while ((e = readdir(d)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			unlinkat(dirfd(d), e->d_name, 0);
+	closedir(d);
+	rmdir(dir);
+}
+
+static void add_extra(struct arguments *a, const char *extra)
+{
+	while (extra && *extra) {
+		size_t length = strcspn(extra, " \t\n");
+
+		if (length > 0)
+			add(a, "%.*s", (int)length, extra);
+		extra += length + strspn(extra + length, " \t\n");
+	}
+}
+
+static int build(struct arguments *a, const struct rp_eal_config *c, struct rp_eal_info *info,
+	char *error, size_t error_size)
+{
+	char lcores[LCORES_TEXT_SIZE];
+	size_t length = 0;
+	int rc;
+
+	if (c->shards > RP_SHARDS_MAX)
+		return port_fail(error, error_size, -EINVAL, "%u shards: at most %d", c->shards,
+			RP_SHARDS_MAX);
+	if (!c->file_prefix || !*c->file_prefix || strchr(c->file_prefix, '/') ||
+		c->file_prefix[0] == '.')
+		return port_fail(error, error_size, -EINVAL,
+			"a file prefix without '/' is needed, got \"%s\"",
+			c->file_prefix ? c->file_prefix : "");
+	rc = format_lcores(c, lcores, sizeof(lcores), error, error_size);
+	if (rc == 0)
+		rc = choose_hugepages(c, info, error, error_size);
+	if (rc < 0)
+		return rc;
+
+	add(a, "%s", c->program ? c->program : "ringpost");
+	add(a, "--lcores");
+	add(a, "%s", lcores);
+	add(a, "--main-lcore");
+	add(a, "%u", c->shards);
+	add(a, "--file-prefix");
+	add(a, "%s", c->file_prefix);
+	add(a, "-m");
+	add(a, "%u", info->memory_mib);
+	/* vhost wants few memory regions: one file holds all segments. */
+	add(a, "%s", info->hugepages ? "--in-memory" : "--no-huge");
+	add(a, "%s", info->hugepages ? "--single-file-segments" : "--no-shconf");
+	if (!c->pci)
+		add(a, "--no-pci");
+	if (!c->telemetry)
+		add(a, "--no-telemetry");
+	add_extra(a, c->extra_args);
+	if (a->overflow)
+		return port_fail(error, error_size, -EINVAL, "too many EAL arguments");
+	for (int i = 0; i < a->count && length < sizeof(info->arguments); i++)
+		length += (size_t)snprintf(info->arguments + length,
+			sizeof(info->arguments) - length, "%s%s", i > 0 ? " " : "", a->value[i]);
+	return 0;
+}
+
+int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_out, char *error,
+	size_t error_size)
+{
+	struct rp_eal_info local, *info = info_out ? info_out : &local;
+	struct arguments a = {0};
+	char reason[RP_PORT_ERROR_SIZE];
+	uint64_t mark;
+	int rc;
+
+	*info = (struct rp_eal_info){0};
+	if (state.started)
+		return port_fail(error, error_size, -EALREADY,
+			"DPDK was started in this process before: it starts once only");
+	info->memory_mib = config->memory_mib > 0 ? config->memory_mib : MEMORY_MIB_DEFAULT;
+	rc = build(&a, config, info, error, error_size);
+	if (rc < 0) {
+		drop(&a);
+		return rc;
+	}
+	if (park_intr_bind() < 0 || port_log_open() < 0) {
+		drop(&a);
+		return port_fail(error, error_size, -ENOSYS,
+			"cannot put DPDK's interrupt registration behind ours: librte_eal is not "
+			"a shared library here");
+	}
+	find_runtime_dir(config->file_prefix, state.runtime_dir, sizeof(state.runtime_dir));
+	remove_runtime_dir(state.runtime_dir);
+	mark = port_log_mark();
+	state.started = true;
+	if (rte_eal_init(a.count, a.value) < 0) {
+		rc = rte_errno > 0 ? -rte_errno : -EIO;
+		port_log_since(mark, reason, sizeof(reason));
+		remove_runtime_dir(state.runtime_dir);
+		return port_fail(error, error_size, rc,
+			"DPDK did not start (%s): %s; arguments: %s", strerror(-rc),
+			*reason ? reason : "no reason given", info->arguments);
+	}
+	snprintf(info->runtime_dir, sizeof(info->runtime_dir), "%s", state.runtime_dir);
+	return 0;
+}
+
+void rp_eal_stop(void)
+{
+	if (!state.started || state.stopped)
+		return;
+	state.stopped = true;
+	rte_eal_cleanup();
+	port_log_close();
+	remove_runtime_dir(state.runtime_dir);
+}
+
+uint64_t rp_pool_bytes(uint32_t count, uint16_t data_room, uint16_t priv_size)
+{
+	uint64_t object = sizeof(struct rte_mbuf) + priv_size + RTE_PKTMBUF_HEADROOM + data_room +
+			  POOL_OBJECT_OVERHEAD;
+
+	return count * object + POOL_OVERHEAD;
+}
+
+struct rte_mempool *rp_pool_create(const char *name, uint32_t count, uint16_t data_room,
+	uint16_t priv_size, int socket, char *error, size_t error_size)
+{
+	/* mempool asks for 1.5 caches of objects; a small pool shall not vanish into caches. */
+	unsigned cache = RP_MIN(count / 8, (uint32_t)POOL_CACHE_MAX);
+	uint64_t mark = port_log_mark();
+	char reason[RP_PORT_ERROR_SIZE];
+	struct rte_mempool *pool;
+
+	pool = rte_pktmbuf_pool_create_by_ops(name, count, cache, priv_size,
+		(uint16_t)(RTE_PKTMBUF_HEADROOM + data_room), socket, "lf_stack");
+	if (pool)
+		return pool;
+	errno = rte_errno;
+	port_log_since(mark, reason, sizeof(reason));
+	port_fail(error, error_size, 0,
+		"cannot create mbuf pool %s of %u mbufs (%llu MiB): %s%s%s; give more memory "
+		"(dpdk.memory_mib, or hugepages)",
+		name, count, (unsigned long long)(rp_pool_bytes(count, data_room, priv_size) >> 20),
+		rte_strerror(rte_errno), *reason ? ": " : "", reason);
+	return NULL;
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device behind a port: adding, negotiating, starting, stopping, redialling. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+
+#include <base/assert.h>
+#include <base/log.h>
+#include <port/park.h>
+
+#include "port_priv.h"
+
+#define EAL_ARGS_SIZE 1024
+#define DRAIN_ROUNDS 64
+/** A redial shall not hit a peer that is just answering the last one. */
+#define REDIAL_NS_MIN (1 * RP_NS_PER_S)
+
+/* What was asked of a device, for one rte_eth_dev_configure(). */
+struct negotiated {
+	struct rte_eth_conf conf;
+	uint32_t flags;
+	bool prepare;
+};
+
+static int fail_dev(const struct rp_port *p, int rc, uint64_t mark, const char *doing, char *error,
+	size_t error_size)
+{
+	char reason[RP_PORT_ERROR_SIZE / 2];
+
+	if (rc >= 0)
+		rc = -EIO;
+	port_log_since(mark, reason, sizeof(reason));
+	return port_fail(error, error_size, rc, "port %s: cannot %s: %s%s%s%s", p->device.name,
+		doing, strerror(-rc), *reason ? " (" : "", reason, *reason ? ")" : "");
+}
+
+static void append_remedy(const struct rp_port *p, char *error, size_t error_size)
+{
+	size_t length = error ? strlen(error) : 0;
+
+	if (length > 0 && p->driver.remedy[0] != '\0')
+		snprintf(error + length, error_size - length, "; %s", p->driver.remedy);
+}
+
+static int find_by_mac(struct rp_port *p, char *error, size_t error_size)
+{
+	uint16_t id;
+
+	RTE_ETH_FOREACH_DEV (id) {
+		struct rte_ether_addr a;
+
+		if (rte_eth_macaddr_get(id, &a) == 0 &&
+			memcmp(a.addr_bytes, p->device.mac, sizeof(p->device.mac)) == 0) {
+			p->ethdev_id = id;
+			return 0;
+		}
+	}
+	return port_fail(error, error_size, -ENODEV,
+		"no device that DPDK found has the MAC address %s: bind it to a DPDK driver "
+		"(dpdk-devbind.py --status shows them)",
+		p->device.name);
+}
+
+static int add_device(struct rp_port *p, char *error, size_t error_size)
+{
+	char args[EAL_ARGS_SIZE];
+	uint64_t mark = port_log_mark();
+	int rc;
+
+	if (p->device.bus == PORT_BUS_MAC)
+		return find_by_mac(p, error, error_size);
+	if (rte_eth_dev_get_port_by_name(p->device.name, &p->ethdev_id) == 0)
+		return p->rings || p->device.bus == PORT_BUS_PCI
+			       ? 0
+			       : port_fail(error, error_size, -EEXIST,
+					 "port %s: a device of this name is there already: number "
+					 "the devices (net_memif0, net_memif1)",
+					 p->device.name);
+	if (port_device_format_args(&p->device, args, sizeof(args)) < 0)
+		return port_fail(error, error_size, -EINVAL, "port %s: its arguments are too long",
+			p->device.name);
+	rc = rte_eal_hotplug_add(
+		p->device.bus == PORT_BUS_PCI ? "pci" : "vdev", p->device.name, args);
+	if (rc < 0) {
+		rc = fail_dev(p, rc, mark, "add the device", error, error_size);
+		append_remedy(p, error, error_size);
+		return rc;
+	}
+	if (rte_eth_dev_get_port_by_name(p->device.name, &p->ethdev_id) < 0) {
+		rc = fail_dev(
+			p, -ENODEV, mark, "find the device after adding it", error, error_size);
+		append_remedy(p, error, error_size);
+		return rc;
+	}
+	return 0;
+}
+
+static int negotiate_checksums(const struct rp_port *p, const struct rte_eth_dev_info *info,
+	struct negotiated *n, char *error, size_t error_size)
+{
+	const struct rp_port_config *c = &p->config;
+	bool by_device = c->checksum == RP_PORT_CHECKSUM_HW ||
+			 (c->checksum == RP_PORT_CHECKSUM_AUTO && p->driver.checksum_hw);
+	uint64_t *tx = &n->conf.txmode.offloads, *rx = &n->conf.rxmode.offloads;
+
+	if (by_device && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_CKSUM)) {
+		*tx |= RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
+		n->flags |= RP_PORT_TX_TCP_CKSUM;
+		if (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) {
+			*tx |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
+			n->flags |= RP_PORT_TX_IPV4_CKSUM;
+		}
+	} else if (c->checksum == RP_PORT_CHECKSUM_HW) {
+		return port_fail(error, error_size, -ENOTSUP,
+			"port %s: the device (%s) makes no TCP checksums: set checksum: auto or sw",
+			p->device.name, info->driver_name);
+	}
+	if (by_device && (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TCP_CKSUM)) {
+		*rx |= info->rx_offload_capa &
+		       (RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
+		n->flags |= RP_PORT_RX_CKSUM;
+	}
+	if (c->tso && (n->flags & RP_PORT_TX_TCP_CKSUM) &&
+		(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
+		*tx |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
+		n->flags |= RP_PORT_TX_TSO;
+	}
+	/* A NIC without the pseudo-header's sum, or with one of its own, is put right in prepare.
+	 */
+	n->prepare = (n->flags & RP_PORT_TX_TCP_CKSUM) != 0;
+	return 0;
+}
+
+/* Never MBUF_FAST_FREE: it wants one reference a mbuf, and a retransmit queue holds a second. */
+static int negotiate(struct rp_port *p, const struct rte_eth_dev_info *info, struct negotiated *n,
+	char *error, size_t error_size)
+{
+	int rc;
+
+	*n = (struct negotiated){0};
+	if (p->queue_count > info->max_rx_queues || p->queue_count > info->max_tx_queues)
+		return port_fail(error, error_size, -ENOTSUP,
+			"port %s: %u queue pairs wanted, the device has %u for receiving and %u for "
+			"sending: use fewer shards",
+			p->device.name, p->queue_count, info->max_rx_queues, info->max_tx_queues);
+	if (info->max_mtu > 0 && p->mtu > info->max_mtu)
+		return port_fail(error, error_size, -ENOTSUP,
+			"port %s: mtu %u wanted, the device has %u at most", p->device.name, p->mtu,
+			info->max_mtu);
+	rc = negotiate_checksums(p, info, n, error, error_size);
+	if (rc < 0)
+		return rc;
+	if (p->driver.chains && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
+		n->conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+		n->flags |= RP_PORT_TX_CHAINS;
+	}
+	if (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER)
+		n->flags |= RP_PORT_RX_CHAINS;
+	if (p->driver.isolated)
+		n->flags |= RP_PORT_ISOLATED;
+	if (p->queue_count > 1 && info->flow_type_rss_offloads != 0) {
+		n->conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		n->conf.rx_adv_conf.rss_conf.rss_hf =
+			info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP);
+		n->flags |= RP_PORT_RSS;
+	}
+	n->conf.rxmode.mtu = p->mtu;
+	return 0;
+}
+
+static int set_up_queues(
+	struct rp_port *p, const struct rte_eth_dev_info *info, const struct negotiated *n)
+{
+	struct rte_eth_rxconf rx = info->default_rxconf;
+	struct rte_eth_txconf tx = info->default_txconf;
+	int rc = 0;
+
+	rx.offloads = n->conf.rxmode.offloads;
+	tx.offloads = n->conf.txmode.offloads;
+	if (p->driver.rings_tx_free > 0)
+		tx.tx_free_thresh = (uint16_t)RP_MIN(p->driver.rings_tx_free,
+			p->tx_descriptors > 8 ? p->tx_descriptors - 8u : 1u);
+	for (uint16_t i = 0; rc == 0 && i < p->queue_count; i++) {
+		rc = rte_eth_rx_queue_setup(p->ethdev_id, i, p->rx_descriptors,
+			(unsigned)p->socket_id, &rx, p->queues[i].pool);
+		if (rc == 0)
+			rc = rte_eth_tx_queue_setup(
+				p->ethdev_id, i, p->tx_descriptors, (unsigned)p->socket_id, &tx);
+	}
+	return rc;
+}
+
+/* A device that is there already, or comes anew, must do what the stack was told at first. */
+static int accept_flags(struct rp_port *p, uint32_t flags, char *error, size_t error_size)
+{
+	const uint32_t promised = RP_PORT_TX_IPV4_CKSUM | RP_PORT_TX_TCP_CKSUM | RP_PORT_TX_TSO;
+
+	if (p->seen_up && (p->flags & promised & ~flags) != 0)
+		return port_fail(error, error_size, -ENOTSUP,
+			"port %s: the device came back without offloads that it had",
+			p->device.name);
+	p->flags = flags;
+	return 0;
+}
+
+static int configure(struct rp_port *p, char *error, size_t error_size)
+{
+	struct rte_eth_dev_info info;
+	struct negotiated n;
+	uint64_t mark = port_log_mark();
+	struct rte_ether_addr mac;
+	int rc = rte_eth_dev_info_get(p->ethdev_id, &info);
+
+	if (rc < 0)
+		return fail_dev(p, rc, mark, "read what the device can do", error, error_size);
+	p->socket_id = rte_eth_dev_socket_id(p->ethdev_id);
+	rc = negotiate(p, &info, &n, error, error_size);
+	if (rc == 0)
+		rc = accept_flags(p, n.flags, error, error_size);
+	if (rc < 0)
+		return rc;
+	rc = rte_eth_dev_configure(p->ethdev_id, p->queue_count, p->queue_count, &n.conf);
+	if (rc < 0)
+		return fail_dev(p, rc, mark, "configure the device", error, error_size);
+	rc = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev_id, &p->rx_descriptors, &p->tx_descriptors);
+	if (rc == 0)
+		rc = set_up_queues(p, &info, &n);
+	if (rc < 0)
+		return fail_dev(p, rc, mark, "set up its queues", error, error_size);
+	if (!p->driver.own_mac && rte_eth_macaddr_get(p->ethdev_id, &mac) == 0 &&
+		!rte_is_zero_ether_addr(&mac))
+		memcpy(p->mac, mac.addr_bytes, sizeof(p->mac));
+	if (p->driver.promiscuous)
+		rte_eth_promiscuous_enable(p->ethdev_id); /* not every virtual device has it */
+	for (uint16_t i = 0; i < p->queue_count; i++) {
+		struct rp_port_queue *q = &p->queues[i];
+
+		q->ethdev_id = p->ethdev_id;
+		q->linear_pool = p->linear_pool ? p->linear_pool : q->pool;
+		q->chains = (n.flags & RP_PORT_TX_CHAINS) != 0;
+		q->prepare = n.prepare;
+		q->frame_bytes_max = p->mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
+		q->cleanup = false;
+	}
+	return 0;
+}
+
+/* Lets the lcores in or out. */
+static void set_running(struct rp_port *p, bool running)
+{
+	rp_park_all();
+	for (uint16_t i = 0; i < p->queue_count; i++)
+		p->queues[i].running = running;
+	rp_park_release();
+	p->running = running;
+}
+
+static void set_link(struct rp_port *p, bool up)
+{
+	if (up == rp_port_link_up(p))
+		return;
+	atomic_store_explicit(&p->link_up, up, memory_order_relaxed);
+	if (up)
+		PORT_COUNT(&p->counters, link_ups, 1);
+	else
+		PORT_COUNT(&p->counters, link_downs, 1);
+	if (up)
+		p->seen_up = true;
+	RP_LOG(RP_LOG_PORT, RP_LOG_INFO, "%s: link %s", p->device.name, up ? "up" : "down");
+}
+
+static bool read_link(struct rp_port *p)
+{
+	struct rte_eth_link link = {0};
+	/* virtio-user takes up a new peer inside this very call, and resets its rings for it. */
+	bool may_reconnect = !rp_port_link_up(p);
+
+	if (!p->running)
+		return false;
+	if (may_reconnect)
+		rp_park_all();
+	if (rte_eth_link_get_nowait(p->ethdev_id, &link) < 0)
+		link.link_status = RTE_ETH_LINK_DOWN;
+	if (may_reconnect)
+		rp_park_release();
+	return link.link_status == RTE_ETH_LINK_UP;
+}
+
+int port_start(struct rp_port *p, char *error, size_t error_size)
+{
+	uint64_t mark = port_log_mark();
+	int rc;
+
+	park_gate_take(NULL);
+	rc = rte_eth_dev_start(p->ethdev_id);
+	if (rc == 0) {
+		for (uint16_t i = 0; i < p->queue_count; i++)
+			p->queues[i].cleanup = rte_eth_tx_done_cleanup(p->ethdev_id, i, 0) >= 0;
+		set_running(p, true);
+	}
+	park_gate_leave();
+	if (rc == 0)
+		return 0;
+	rc = fail_dev(p, rc, mark, "start the device", error, error_size);
+	append_remedy(p, error, error_size);
+	return rc;
+}
+
+void port_stop(struct rp_port *p)
+{
+	if (!p->running)
+		return;
+	park_gate_take(NULL);
+	set_running(p, false);
+	rte_eth_dev_stop(p->ethdev_id);
+	park_gate_leave();
+}
+
+int port_plug(struct rp_port *p, char *error, size_t error_size)
+{
+	int rc;
+
+	park_gate_take(NULL);
+	rc = add_device(p, error, error_size);
+	if (rc == 0) {
+		p->plugged = true;
+		rc = configure(p, error, error_size);
+		if (rc == 0)
+			rc = port_start(p, error, error_size);
+		/* A restart needs the device; everything else begins with a new one. */
+		if (rc < 0 && !(p->redials && p->driver.redial == PORT_REDIAL_RESTART))
+			port_unplug(p);
+	}
+	park_gate_leave();
+	if (rc == 0)
+		set_link(p, read_link(p));
+	return rc;
+}
+
+/* Frees what is still to be received: net_ring would lose it with its rings. */
+static void drain(struct rp_port *p)
+{
+	struct rte_mbuf *burst[RP_PORT_BURST_MAX];
+
+	set_running(p, false);
+	for (uint16_t i = 0; i < p->queue_count; i++) {
+		uint16_t n = 1;
+
+		for (unsigned round = 0; n > 0 && round < DRAIN_ROUNDS; round++) {
+			n = rte_eth_rx_burst(p->ethdev_id, i, burst, RP_PORT_BURST_MAX);
+			rte_pktmbuf_free_bulk(burst, n);
+		}
+	}
+	p->running = true; /* the device is */
+}
+
+void port_unplug(struct rp_port *p)
+{
+	if (!p->plugged)
+		return;
+	park_gate_take(NULL);
+	if (p->running)
+		drain(p);
+	port_stop(p);
+	if (p->device.bus == PORT_BUS_MAC || p->device.bus == PORT_BUS_PCI)
+		rte_eth_dev_close(p->ethdev_id);
+	else
+		rte_eal_hotplug_remove("vdev", p->device.name);
+	p->plugged = false;
+	park_gate_leave();
+}
+
+static void redial(struct rp_port *p)
+{
+	char error[RP_PORT_ERROR_SIZE] = "";
+	int rc;
+
+	PORT_COUNT(&p->counters, redials, 1);
+	if (p->driver.redial == PORT_REDIAL_REPLUG || !p->plugged) {
+		port_unplug(p);
+		rc = port_plug(p, error, sizeof(error));
+	} else {
+		port_stop(p);
+		rc = port_start(p, error, sizeof(error));
+	}
+	if (rc < 0) {
+		PORT_COUNT(&p->counters, redial_failures, 1);
+		RP_LOG(RP_LOG_PORT, RP_LOG_DEBUG, "%s: redial: %s", p->device.name, error);
+	}
+}
+
+bool rp_port_supervise(struct rp_port *p, uint64_t now_ns)
+{
+	bool was_up = rp_port_link_up(p);
+	uint64_t after_ns = RP_MAX(p->driver.redial_after_ms * RP_NS_PER_MS, REDIAL_NS_MIN);
+
+	set_link(p, read_link(p));
+	if (rp_port_link_up(p)) {
+		p->down_since_ns = 0;
+		return !was_up;
+	}
+	if (p->down_since_ns == 0)
+		p->down_since_ns = now_ns;
+	if (p->redials && now_ns - p->down_since_ns >= after_ns &&
+		now_ns - p->tried_ns >= REDIAL_NS_MIN) {
+		p->tried_ns = now_ns;
+		redial(p);
+		set_link(p, read_link(p));
+	}
+	return rp_port_link_up(p) != was_up;
+}
