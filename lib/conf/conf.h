@@ -64,7 +64,7 @@ struct rp_conf_list {
 };
 
 /* Each TYPE of knobs.def by its C type. */
-#define RP_TYPE(type, ctype, expected) typedef ctype rp_conf_ctype_##type;
+#define RP_TYPE(type, ctype, ...) typedef ctype rp_conf_ctype_##type;
 #define RP_ENUM(type, tag, names) typedef enum rp_conf_##tag rp_conf_ctype_##type;
 #include <conf/types.def>
 
@@ -186,6 +186,9 @@ int rp_conf_host_read(struct rp_conf_host *host);
  */
 int rp_conf_resolve(struct rp_conf *conf, const struct rp_conf_host *host,
 	struct rp_conf_plan *plan, struct rp_conf_report *report);
+
+/** What --dry-run shows: shards, their CPUs, memory and transport. */
+void rp_conf_plan_print(const struct rp_conf_plan *plan, FILE *out);
 
 /**
  * For a reload: each knob of `next` that differs from `running` and cannot change live is set back
