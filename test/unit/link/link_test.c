@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nodes.h"
+
+#define COUNTERS(i) rp_links_counters(nodes[i].links)
+
+static void both_up_and_frames_cross(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	const uint32_t pieces[] = {1, 3, 17, 100, 1460, 9000, FAKE_WINDOW};
+
+	for (size_t k = 0; k < RP_ARRAY_SIZE(pieces); k++) {
+		const uint32_t want = pieces[k] < 17 ? 12 : 300;
+		uint32_t sent[2] = {0, 0};
+
+		world_start(&a, &b);
+		net.piece = pieces[k];
+		for (int i = 0; i < 300 && (!nodes[0].bundle || !nodes[1].bundle); i++)
+			turn();
+		assert_true(nodes[0].bundle != 0 && nodes[1].bundle != 0);
+		for (uint32_t i = 0;
+			i < 100000 && (nodes[0].frames < want || nodes[1].frames < want); i++) {
+			for (int j = 0; j < 2; j++) {
+				struct rte_mbuf *m = frame_make(sent[j]);
+
+				if (sent[j] < want && rp_links_send(nodes[j].links, nodes[j].peer,
+							      nodes[j].bundle, m) == 0)
+					sent[j]++;
+				else
+					rte_pktmbuf_free(m);
+			}
+			turn();
+		}
+		for (int j = 0; j < 2; j++) {
+			assert_int_equal(nodes[j].frames, want);
+			assert_int_equal(nodes[j].frame_bad, 0);
+			assert_int_equal(COUNTERS(j)->frames_received, want);
+			assert_int_equal(COUNTERS(j)->ups, 1);
+		}
+		assert_int_equal(net.side[0].user_timeout_seen, 1);
+		world_end();
+	}
+}
+
+static void one_turn_is_one_send(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	uint64_t before;
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	before = COUNTERS(0)->sends_batched;
+	for (uint32_t i = 0; i < 20; i++)
+		assert_int_equal(
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, frame_make(i)), 0);
+	rp_links_flush(nodes[0].links, now);
+	assert_int_equal(COUNTERS(0)->sends_batched, before + 1);
+	turn();
+	assert_int_equal(nodes[1].frames, 20);
+	assert_int_equal(nodes[1].frame_bad, 0);
+	world_end();
+}
+
+static void secrets(void **state)
+{
+	struct rp_links_config a = node_config(0), b = node_config(1);
+
+	/* Another secret: the dialer finds out first, nobody comes up. */
+	b.secret = secret_2;
+	b.secret_length = sizeof(secret_2);
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_int_equal(nodes[0].ups + nodes[1].ups, 0);
+	assert_true(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_MAC] > 1);
+	assert_true(COUNTERS(0)->redials > 1);
+	world_end();
+
+	/* Rotation: each accepts what the other still sends. */
+	a.secret_previous = secret_2;
+	a.secret_previous_length = sizeof(secret_2);
+	b.secret_previous = secret_1;
+	b.secret_previous_length = sizeof(secret_1);
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	assert_int_equal(COUNTERS(0)->secret_previous, 1);
+	assert_int_equal(COUNTERS(1)->secret_previous, 1);
+	world_end();
+
+	/* Open on both sides works; open on one side does not. */
+	a = node_config(0);
+	b = node_config(1);
+	a.secret = NULL;
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_int_equal(nodes[0].ups + nodes[1].ups, 0);
+	assert_true(COUNTERS(1)->refused[RP_LINK_REFUSAL_MAC] > 0);
+	world_end();
+	b.secret = NULL;
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	world_end();
+}
+
+static void wrong_cluster_is_told(void **state)
+{
+	struct rp_links_config a = node_config(0), b = node_config(1);
+	struct rp_link_info info;
+
+	b.cluster_uuid[0]++;
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_int_equal(nodes[0].ups + nodes[1].ups, 0);
+	assert_true(COUNTERS(1)->refused[RP_LINK_REFUSAL_CLUSTER] > 0);
+	assert_true(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_CLUSTER] > 0);
+	assert_int_equal(rp_links_info(nodes[0].links, NODE_B, &info), 0);
+	assert_int_equal(info.last_refusal, RP_LINK_REFUSAL_CLUSTER);
+	world_end();
+}
+
+static void dead_peer_is_known_in_time(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	uint64_t cut;
+
+	world_start(&a, &b);
+	run_for(2 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	assert_true(nodes[0].answered >= 3);
+	net.hole = true;
+	cut = now;
+	while (nodes[0].bundle && now < cut + 10 * RP_NS_PER_S)
+		run_for(10 * RP_NS_PER_MS);
+	assert_int_equal(nodes[0].why, RP_LINK_DOWN_DEAD);
+	assert_in_range(now - nodes[0].answered_ns, 3000 * RP_NS_PER_MS, 3020 * RP_NS_PER_MS);
+	assert_true(now - cut <= 3020 * RP_NS_PER_MS);
+	run_for(RP_NS_PER_S);
+	assert_int_equal(nodes[1].bundle, 0);
+	/* And it comes back when the network does. */
+	net.hole = false;
+	run_for(3 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	assert_int_equal(nodes[0].ups, 2);
+	world_end();
+}
+
+static void full_queue_pushes_back(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	uint32_t sent = 0;
+	struct rte_mbuf *m;
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	net.hole = true;
+	for (; sent < 1000; sent++) {
+		m = frame_make(sent);
+		if (rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m) != 0)
+			break;
+	}
+	assert_int_equal(sent, 64);
+	assert_int_equal(rp_links_room(nodes[0].links, NODE_B), 0);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), -EAGAIN);
+	assert_int_equal(COUNTERS(0)->queue_full, 2);
+	/* What the transport has no space for waits, too. */
+	net.space_max = 8000;
+	turn();
+	assert_int_equal(nodes[0].rooms, 0);
+	net.hole = false;
+	for (int i = 0; i < 200; i++)
+		turn();
+	assert_int_equal(nodes[0].rooms, 1);
+	assert_int_equal(nodes[1].frames, 64);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), 0);
+	turn();
+	turn();
+	assert_int_equal(nodes[1].frames, 65);
+	assert_int_equal(nodes[1].frame_bad, 0);
+	world_end();
+}
+
+static void violation_closes_and_old_frames_are_refused(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	uint32_t old;
+	struct rte_mbuf *m;
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	old = nodes[0].bundle;
+	nodes[1].violate_at = 3;
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, frame_make(i)), 0);
+	turn();
+	turn();
+	assert_int_equal(nodes[1].frames, 3);
+	assert_int_equal(nodes[1].why, RP_LINK_DOWN_VIOLATION);
+	turn();
+	assert_int_equal(nodes[0].why, RP_LINK_DOWN_RESET);
+	m = frame_make(0);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, m), -ENOTCONN);
+	run_for(RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[0].bundle != old);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, m), -ENOTCONN);
+	assert_int_equal(COUNTERS(0)->stale_frames, 2);
+	rte_pktmbuf_free(m);
+	world_end();
+}
+
+static void bad_frames_close_the_bundle(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	const struct rp_frame_header bad[] = {
+		{.type = 0, .length = 1},
+		{.type = RP_FRAME_BATCH, .length = 1},
+		{.type = 200, .length = 1},
+		{.type = RP_FRAME_PING, .length = 9},
+		{.type = RP_FRAME_QACK, .length = RP_FRAME_LENGTH_MAX + 1},
+		{.type = RP_FRAME_PONG, .length = 8},
+	};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(bad); i++) {
+		/* The PONG answers a PING that is ahead of the clock. */
+		uint8_t bytes[RP_FRAME_HEADER_BYTES + 8] = {[31] = 0x7f};
+
+		world_start(&a, &b);
+		run_for(50 * RP_NS_PER_MS);
+		rp_frame_header_write(&bad[i], bytes);
+		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle,
+					 rp_mbuf_from(pool, bytes, sizeof(bytes))),
+			0);
+		turn();
+		turn();
+		assert_int_equal(nodes[1].bundle, 0);
+		assert_int_equal(nodes[1].why, RP_LINK_DOWN_VIOLATION);
+		assert_int_equal(COUNTERS(1)->downs[RP_LINK_DOWN_VIOLATION], 1);
+		world_end();
+	}
+}
+
+static void restarted_peer_supersedes(void **state)
+{
+	struct rp_links_config a = node_config(0), b = node_config(1);
+	struct rp_links *dead;
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	/* A is killed: its connection says nothing more, and it comes back with another boot id. */
+	dead = nodes[0].links;
+	nodes[0].links = NULL;
+	a.boot = 777;
+	node_start(&nodes[2], 0, &a);
+	run_for(100 * RP_NS_PER_MS);
+	assert_true(nodes[2].bundle != 0);
+	assert_int_equal(nodes[1].downs, 1);
+	assert_int_equal(nodes[1].why, RP_LINK_DOWN_SUPERSEDED);
+	assert_int_equal(nodes[1].ups, 2);
+	rp_links_destroy(dead);
+	world_end();
+}
+
+static void stop_sends_what_waits(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, frame_make(i)), 0);
+	rp_links_stop(nodes[0].links, now);
+	assert_int_equal(nodes[0].why, RP_LINK_DOWN_STOPPED);
+	run_for(100 * RP_NS_PER_MS);
+	assert_int_equal(nodes[1].frames, 10);
+	assert_int_equal(nodes[1].why, RP_LINK_DOWN_CLOSED);
+	assert_int_equal(nodes[0].ups, 1);
+	assert_int_equal(net.alive, 0);
+	world_end();
+}
+
+static void removed_peer_is_gone(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	rp_links_remove_peer(nodes[1].links, NODE_A, now);
+	assert_int_equal(nodes[1].why, RP_LINK_DOWN_REMOVED);
+	run_for(2 * RP_NS_PER_S);
+	assert_int_equal(nodes[0].bundle, 0);
+	assert_true(COUNTERS(1)->refused[RP_LINK_REFUSAL_UNKNOWN_PEER] > 0);
+	assert_true(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_UNKNOWN_PEER] > 0);
+	world_end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_up_and_frames_cross),
+		cmocka_unit_test(one_turn_is_one_send),
+		cmocka_unit_test(secrets),
+		cmocka_unit_test(wrong_cluster_is_told),
+		cmocka_unit_test(dead_peer_is_known_in_time),
+		cmocka_unit_test(full_queue_pushes_back),
+		cmocka_unit_test(violation_closes_and_old_frames_are_refused),
+		cmocka_unit_test(bad_frames_close_the_bundle),
+		cmocka_unit_test(restarted_peer_supersedes),
+		cmocka_unit_test(stop_sends_what_waits),
+		cmocka_unit_test(removed_peer_is_gone),
+	};
+
+	if (world_setup() < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
