@@ -294,7 +294,7 @@ bool rp_kv_compact_done(const struct rp_kv *kv);
 bool rp_kv_step(struct rp_kv *kv, uint32_t budget);
 
 /**
- * CRC32C over keys and versions up to `revision` (0 = current), in key order: equal data with equal
+ * A sum over keys and versions up to `revision` (0 = current), in key order: equal data with equal
  * revisions give equal sums, whether or not compaction's freeing has come that far.
  */
 enum rp_kv_error rp_kv_hash(struct rp_kv *kv, int64_t revision, uint32_t *hash);
