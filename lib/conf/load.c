@@ -165,7 +165,6 @@ bool conf_list_add(struct conf_loader *l, const struct conf_entry *list, struct 
 	return true;
 }
 
-/* Entries past the count hold defaults too, so that no text is ever NULL. */
 static void set_all_defaults(struct conf_loader *l)
 {
 	for (unsigned i = 0; i < conf_entries_count; i++) {
@@ -173,8 +172,6 @@ static void set_all_defaults(struct conf_loader *l)
 
 		if (e->kind == CONF_KNOB)
 			set_default(l, (struct conf_at){.entry = e});
-		for (unsigned n = 0; e->kind == CONF_LIST && n < e->bound; n++)
-			set_item_defaults(l, e, n);
 	}
 }
 
@@ -334,14 +331,17 @@ static void keep_one(struct rp_conf *next, struct conf_at at, void *arg)
 unsigned rp_conf_keep_fixed(
 	const struct rp_conf *running, struct rp_conf *next, struct rp_conf_report *report)
 {
+	struct conf_loader l = {.conf = next, .report = report};
 	struct keep k = {.running = running, .report = report};
 
 	if (running->ports_count != next->ports_count) {
 		conf_say(report, RP_CONF_WARNING, (struct conf_place){"", 0, 0}, "ports",
 			"cannot change in a running node, left as it is");
 		k.kept++;
-		/* Entries past the count hold defaults, so the loop below brings back all of them.
+		/* Entries that come back hold defaults, so the loop below sets all of them right.
 		 */
+		for (; next->ports_count < running->ports_count; next->ports_count++)
+			set_item_defaults(&l, conf_find("", "ports"), next->ports_count);
 		next->ports_count = running->ports_count;
 	}
 	conf_visit(next, keep_one, &k);
