@@ -59,6 +59,7 @@ static const struct field fields[] = {
 	UINT("rings", "rx", rings_rx, 1, 32768),
 	UINT("rings", "tx", rings_tx, 1, 32768),
 	UINT("rings", "tx_free", rings_tx_free, 0, 32768),
+	OTHER("rings", "keeps", KIND_BOOL, keeps_mbufs),
 	UINT("queues", "max", queues_max, 1, 256),
 	TEXT("queues", "devarg", queues_devarg),
 	UINT("wire", "mtu_max", mtu_max, 68, 65535),

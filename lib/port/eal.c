@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,6 +258,17 @@ static int build(struct arguments *a, const struct rp_eal_config *c, struct rp_e
 	return 0;
 }
 
+/* vhost-user ports write to the socket of a peer that may have gone; a handler that is set stays.
+ */
+static void ignore_sigpipe(void)
+{
+	struct sigaction now;
+
+	if (sigaction(SIGPIPE, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+		now.sa_handler == SIG_DFL)
+		signal(SIGPIPE, SIG_IGN);
+}
+
 int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_out, char *error,
 	size_t error_size)
 {
@@ -284,6 +296,7 @@ int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_ou
 	}
 	find_runtime_dir(config->file_prefix, state.runtime_dir, sizeof(state.runtime_dir));
 	remove_runtime_dir(state.runtime_dir);
+	ignore_sigpipe();
 	mark = port_log_mark();
 	state.started = true;
 	if (rte_eal_init(a.count, a.value) < 0) {

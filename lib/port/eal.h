@@ -57,7 +57,8 @@ void rp_eal_config_init(struct rp_eal_config *config);
 
 /**
  * Control thread. 0; -EALREADY after a start; -ENOMEM: memory or hugepages; -EINVAL: a value; else
- * what EAL said. `error` (of `error_size` bytes) gets EAL's own last lines. `info` may be NULL.
+ * what EAL said. SIGPIPE is ignored from then on, unless it has a handler. `error` (of `error_size`
+ * bytes) gets EAL's own last lines. `info` may be NULL.
  */
 int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info, char *error,
 	size_t error_size);

@@ -288,7 +288,7 @@ struct rp_port *rp_port_create(const struct rp_port_config *c, char *error, size
 
 static void free_pool(const struct rp_port *p, struct rte_mempool *pool)
 {
-	if (pool && !rte_mempool_full(pool))
+	if (pool && !rte_mempool_full(pool) && !p->driver.keeps_mbufs)
 		RP_LOG(RP_LOG_PORT, RP_LOG_WARNING, "%s: %u mbufs of pool %s were not given back",
 			p->device.name, rte_mempool_in_use_count(pool), pool->name);
 	rte_mempool_free(pool);

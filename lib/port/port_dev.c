@@ -271,6 +271,8 @@ static void set_link(struct rp_port *p, bool up)
 		PORT_COUNT(&p->counters, link_downs, 1);
 	if (up)
 		p->seen_up = true;
+	else
+		p->lost = p->redials && p->driver.redial == PORT_REDIAL_REPLUG;
 	RP_LOG(RP_LOG_PORT, RP_LOG_INFO, "%s: link %s", p->device.name, up ? "up" : "down");
 }
 
@@ -280,7 +282,8 @@ static bool read_link(struct rp_port *p)
 	/* virtio-user takes up a new peer inside this very call, and resets its rings for it. */
 	bool may_reconnect = !rp_port_link_up(p);
 
-	if (!p->running)
+	/* A device that lost its peer for good has nothing new to say until it is added anew. */
+	if (!p->running || p->lost)
 		return false;
 	if (may_reconnect)
 		rp_park_all();
@@ -329,6 +332,7 @@ int port_plug(struct rp_port *p, char *error, size_t error_size)
 	rc = add_device(p, error, error_size);
 	if (rc == 0) {
 		p->plugged = true;
+		p->lost = false;
 		rc = configure(p, error, error_size);
 		if (rc == 0)
 			rc = port_start(p, error, error_size);

@@ -92,6 +92,7 @@ struct port_driver {
 	char description[256];
 	char remedy[256]; /* what to do when the device cannot be added */
 	uint32_t rings_rx, rings_tx, rings_tx_free;
+	bool keeps_mbufs; /* of its receive ring, when it is closed */
 	uint32_t queues_max;
 	char queues_devarg[PORT_KEY_SIZE];
 	uint32_t mtu_max;
@@ -188,6 +189,7 @@ struct rp_port {
 	bool plugged, running;
 	bool redials; /* for this device and role */
 	bool seen_up;
+	bool lost; /* the device stays down until it is added anew */
 	uint16_t ethdev_id, mtu, queue_count;
 	uint16_t rx_descriptors, tx_descriptors;
 	uint32_t flags;
