@@ -329,17 +329,55 @@ uint64_t rp_pool_bytes(uint32_t count, uint16_t data_room, uint16_t priv_size)
 	return count * object + POOL_OVERHEAD;
 }
 
-struct rte_mempool *rp_pool_create(const char *name, uint32_t count, uint16_t data_room,
-	uint16_t priv_size, int socket, char *error, size_t error_size)
+/*
+ * Objects lie packed where addresses need not be physical: else DPDK lets none cross a page, which
+ * without hugepages wastes a third of the memory, and a device that takes the pool's memory as a
+ * whole (af_xdp) computes its size from the packed layout.
+ */
+static unsigned pool_flags(void)
+{
+	return rte_eal_iova_mode() == RTE_IOVA_VA || !rte_eal_has_hugepages()
+		       ? RTE_MEMPOOL_F_NO_IOVA_CONTIG
+		       : 0;
+}
+
+static struct rte_mempool *create_pool(
+	const char *name, uint32_t count, uint16_t data_room, uint16_t priv_size, int socket)
 {
 	/* mempool asks for 1.5 caches of objects; a small pool shall not vanish into caches. */
 	unsigned cache = RP_MIN(count / 8, (uint32_t)POOL_CACHE_MAX);
-	uint64_t mark = port_log_mark();
-	char reason[RP_PORT_ERROR_SIZE];
-	struct rte_mempool *pool;
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = (uint16_t)(RTE_PKTMBUF_HEADROOM + data_room),
+		.mbuf_priv_size = priv_size,
+	};
+	unsigned size = (unsigned)sizeof(struct rte_mbuf) + priv_size + private.mbuf_data_room_size;
+	struct rte_mempool *pool = rte_mempool_create_empty(
+		name, count, size, cache, sizeof(private), socket, pool_flags());
+	int rc;
 
-	pool = rte_pktmbuf_pool_create_by_ops(name, count, cache, priv_size,
-		(uint16_t)(RTE_PKTMBUF_HEADROOM + data_room), socket, "lf_stack");
+	if (!pool)
+		return NULL;
+	rc = rte_mempool_set_ops_byname(pool, "lf_stack", NULL);
+	if (rc == 0) {
+		rte_pktmbuf_pool_init(pool, &private);
+		rc = rte_mempool_populate_default(pool);
+	}
+	if (rc < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -rc;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+}
+
+struct rte_mempool *rp_pool_create(const char *name, uint32_t count, uint16_t data_room,
+	uint16_t priv_size, int socket, char *error, size_t error_size)
+{
+	uint64_t mark = port_log_mark();
+	char reason[RP_PORT_ERROR_SIZE / 2];
+	struct rte_mempool *pool = create_pool(name, count, data_room, priv_size, socket);
+
 	if (pool)
 		return pool;
 	errno = rte_errno;
@@ -348,6 +386,6 @@ struct rte_mempool *rp_pool_create(const char *name, uint32_t count, uint16_t da
 		"cannot create mbuf pool %s of %u mbufs (%llu MiB): %s%s%s; give more memory "
 		"(dpdk.memory_mib, or hugepages)",
 		name, count, (unsigned long long)(rp_pool_bytes(count, data_room, priv_size) >> 20),
-		rte_strerror(rte_errno), *reason ? ": " : "", reason);
+		rte_strerror(errno), *reason ? ": " : "", reason);
 	return NULL;
 }
