@@ -10,6 +10,7 @@
  *   3. rp_impair_set() changes the specification at run time (a cut of ten seconds, say).
  */
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
 
