@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <mbedtls/ctr_drbg.h>
+#include <mbedtls/entropy.h>
+#include <mbedtls/pk.h>
+#include <mbedtls/ssl.h>
+#include <mbedtls/x509_crt.h>
+
+#include <tls/tls.h>
+
+struct rp_tls_config {
+	unsigned refs;
+	bool server;
+	bool verify; /* the peer's certificate was asked for and must be good */
+	mbedtls_ssl_config ssl;
+	mbedtls_x509_crt cert, ca;
+	mbedtls_pk_context key;
+	mbedtls_entropy_context entropy;
+	mbedtls_ctr_drbg_context drbg;
+	int (*entropy_fn)(void *ctx, uint8_t *out, size_t length);
+	void *entropy_ctx;
+	const char **alpn; /* one block: pointers, then texts */
+};
