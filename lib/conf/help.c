@@ -110,40 +110,31 @@ static void markdown_head(const struct conf_entry *e, FILE *out)
 	markdown_table_head(out);
 }
 
+/* A cell of a table ends at a bar. */
+static void markdown_cell(const char *text, FILE *out)
+{
+	for (; *text; text++)
+		fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
 static void markdown_knob(struct conf_at at, FILE *out)
 {
 	const struct conf_entry *e = at.entry;
 	char expected[256];
 
 	conf_expected(e, expected, sizeof(expected));
-	fprintf(out, "| `%s` | `%s` | %s | %s | %s |\n", e->name, default_text(e), expected,
-		e->live ? "yes" : "no", e->help);
-}
-
-void rp_conf_help_markdown(FILE *out)
-{
-	fputs("# Configuration\n\n"
-	      "This page is made from the table in `lib/conf/knobs.def` (`tools/docs` writes it, a test compares it).\n\n"
-	      "`ringpostd` reads `config.yml` of its working directory, or the file of `--config`. Without a file the\n"
-	      "defaults stand. Every key is also a flag: `links.per_peer` is `--links-per-peer`, and a flag wins over the\n"
-	      "file. Flags of a list are counted (`--ports-device a --ports-device b`) or name their entry\n"
-	      "(`--ports-1-device b`). Keys of etcd that have no use here are accepted and named in one warning; a hyphen in\n"
-	      "a key counts as an underscore. `--dump-config` prints every value with its origin.\n\n"
-	      "A key marked live changes on SIGHUP; any other is named in the log and left as it is.\n\n"
-	      "## Top level\n",
-		out);
-	markdown_table_head(out);
-	each_knob(markdown_head, markdown_knob, out);
-	fputs("\n## Exit status\n\n| status | meaning |\n|---|---|\n", out);
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(statuses); i++)
-		fprintf(out, "| %d | %s |\n", statuses[i].status, statuses[i].help);
+	fprintf(out, "| `%s` | `%s` | ", e->name, default_text(e));
+	markdown_cell(expected, out);
+	fprintf(out, " | %s | ", e->live ? "yes" : "no");
+	markdown_cell(e->help, out);
+	fputs(" |\n", out);
 }
 
 /* scdoc takes a backslash before what it would read as markup. */
 static void man_text(const char *text, FILE *out)
 {
 	for (; *text; text++) {
-		if (strchr("_*\\<>#[]|~.", *text) && *text != '.')
+		if (strchr("_*\\<>#[]|~", *text))
 			fputc('\\', out);
 		fputc(*text, out);
 	}
