@@ -130,6 +130,25 @@ static void markdown_knob(struct conf_at at, FILE *out)
 	fputs(" |\n", out);
 }
 
+void rp_conf_help_markdown(FILE *out)
+{
+	fputs("# Configuration\n\n"
+	      "This page is made from the table in `lib/conf/knobs.def` (`conf_docs markdown` writes it, a test compares it).\n\n"
+	      "`ringpostd` reads `config.yml` of its working directory, or the file of `--config`. Without a file the\n"
+	      "defaults stand. Every key is also a flag: `links.per_peer` is `--links-per-peer`, and a flag wins over the\n"
+	      "file. Flags of a list are counted (`--ports-device a --ports-device b`) or name their entry\n"
+	      "(`--ports-1-device b`). Keys of etcd that have no use here are accepted and named in one warning; a hyphen in\n"
+	      "a key counts as an underscore. `--dump-config` prints every value with its origin.\n\n"
+	      "A key marked live changes on SIGHUP; any other is named in the log and left as it is.\n\n"
+	      "## Top level\n",
+		out);
+	markdown_table_head(out);
+	each_knob(markdown_head, markdown_knob, out);
+	fputs("\n## Exit status\n\n| status | meaning |\n|---|---|\n", out);
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(statuses); i++)
+		fprintf(out, "| %d | %s |\n", statuses[i].status, statuses[i].help);
+}
+
 /* scdoc takes a backslash before what it would read as markup. */
 static void man_text(const char *text, FILE *out)
 {
