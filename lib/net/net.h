@@ -185,6 +185,10 @@ bool rp_net_needs_sum(const struct rp_net *net);
 /** Hands out up to `max` ready frames, in order. The caller owns them. Returns how many. */
 unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max);
 
+/** Two gratuitous ARPs, two seconds apart (RFC 5227 2.3), as at creation: after a link came back.
+ */
+void rp_net_announce(struct rp_net *net, uint64_t now_ns);
+
 /* Time. */
 
 void rp_net_poll(struct rp_net *net, uint64_t now_ns);

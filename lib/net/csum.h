@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The Internet checksum (RFC 1071). A "sum" is a ones' complement sum of 16-bit words as they lie
+ * in memory, folded to 16 bits, not inverted; sums of parts may be added when each part but the
+ * last has even length.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rte_mbuf;
+
+static inline uint16_t rp_csum_fold(uint64_t sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)sum;
+}
+
+/** Sum of `length` bytes; an odd last byte counts as if a zero followed it. */
+uint16_t rp_csum_bytes(const void *data, size_t length);
+
+/** Sum of `length` bytes from `offset` of the chain (of as many as there are). */
+uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <net/net_priv.h>
+
+#define IP_DF 0x4000
+#define IP_MF_AND_OFFSET 0x3fff
+#define TCP_HEADER_BYTES 20
+
+void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint32_t dst,
+	uint16_t total_length)
+{
+	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
+	*ip = (struct net_ip4){
+		.version_ihl = 0x45,
+		.total_length = rte_cpu_to_be_16(total_length),
+		.fragment = RTE_BE16(IP_DF),
+		.ttl = NET_TTL,
+		.protocol = protocol,
+	};
+	memcpy(ip->src, &net->addr, 4);
+	memcpy(ip->dst, &dst, 4);
+	if (!net->iface.tx_csum_ip)
+		ip->checksum = (uint16_t)~rp_csum_bytes(ip, sizeof(*ip));
+}
+
+/* RFC 1122 3.2.1.3: addresses that nobody can send from. */
+static bool ip_source_ok(const struct rp_net *net, const uint8_t src[4])
+{
+	uint32_t a = net_load32(src);
+
+	if (src[0] == 0 || src[0] == 127 || src[0] >= 224 || a == net->addr)
+		return false;
+	if (net->iface.prefix_length < 31 && (a & net->mask) == (net->addr & net->mask))
+		return neigh_on_link(net, a);
+	return true;
+}
+
+static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void *ip, unsigned ihl)
+{
+	uint64_t flag = m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+
+	if (flag == RTE_MBUF_F_RX_IP_CKSUM_BAD)
+		return true;
+	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN)
+		return false;
+	return rp_csum_bytes(ip, ihl) != 0xffff;
+}
+
+static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip,
+	uint16_t offset, uint16_t length)
+{
+	uint64_t flag = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+	uint64_t sum;
+
+	if (flag == RTE_MBUF_F_RX_L4_CKSUM_BAD)
+		return true;
+	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)
+		return false;
+	net->counters->csum_sw_rx++;
+	sum = (uint64_t)net_load32(ip->src) + net_load32(ip->dst) + RTE_BE16(NET_PROTO_TCP) +
+	      rte_cpu_to_be_16(length) + rp_csum_chain(m, offset, length);
+	return rp_csum_fold(sum) != 0xffff;
+}
+
+/* m begins with the IP header. Takes. */
+static bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t ihl, uint16_t length,
+	struct rp_net_packet *out)
+{
+	const struct net_ip4 *ip;
+	uint16_t header;
+
+	if (length < TCP_HEADER_BYTES)
+		goto short_header;
+	m = net_pull(net, m, (uint32_t)ihl + TCP_HEADER_BYTES);
+	if (!m)
+		return false;
+	header = (uint16_t)((*rte_pktmbuf_mtod_offset(m, uint8_t *, ihl + 12) >> 4) * 4);
+	if (header < TCP_HEADER_BYTES || header > length)
+		goto short_header;
+	m = net_pull(net, m, (uint32_t)ihl + header);
+	if (!m)
+		return false;
+	ip = rte_pktmbuf_mtod(m, const struct net_ip4 *);
+	if (ip_tcp_csum_bad(net, m, ip, ihl, length)) {
+		net->counters->drop_l4_csum++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	net->counters->rx_tcp++;
+	out->kind = RP_NET_TCP;
+	out->m = m;
+	out->l4_offset = ihl;
+	out->l4_length = length;
+	out->remote = net_ip_from32(net_load32(ip->src));
+	return true;
+
+short_header:
+	net->counters->drop_l4_short++;
+	rte_pktmbuf_free(m);
+	return false;
+}
+
+/* Counts what is wrong with the header in `ip` of `available` bytes; 0: nothing. */
+static uint64_t *ip_fault(
+	struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip, uint32_t available)
+{
+	struct rp_net_counters *c = net->counters;
+	unsigned ihl = (ip->version_ihl & 15) * 4u;
+	unsigned total = rte_be_to_cpu_16(ip->total_length);
+
+	if (ip->version_ihl >> 4 != 4 || ihl < sizeof(*ip) || total < ihl || total > available)
+		return &c->drop_ip_header;
+	if (ip_csum_bad(net, m, ip, ihl))
+		return &c->drop_ip_csum;
+	if (net_load32(ip->dst) != net->addr)
+		return &c->drop_not_for_us;
+	if (!ip_source_ok(net, ip->src))
+		return &c->drop_ip_source;
+	if (ip->fragment & RTE_BE16(IP_MF_AND_OFFSET))
+		return &c->drop_ip_fragment;
+	if (ip->protocol != NET_PROTO_TCP && ip->protocol != NET_PROTO_ICMP)
+		return &c->drop_ip_protocol;
+	return NULL;
+}
+
+bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	struct rp_net_counters *c = net->counters;
+	const struct net_ip4 *ip;
+	uint16_t ihl, length;
+	uint64_t *fault;
+	uint32_t available = m->pkt_len - NET_ETH_BYTES;
+
+	if (available < sizeof(*ip)) {
+		c->drop_short++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	m = net_pull(net, m, NET_ETH_BYTES + sizeof(*ip));
+	if (!m)
+		return false;
+	ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
+	ihl = (uint16_t)((ip->version_ihl & 15) * 4);
+	if (ihl > sizeof(*ip) && ihl <= available) {
+		m = net_pull(net, m, NET_ETH_BYTES + (uint32_t)ihl);
+		if (!m)
+			return false;
+		ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
+	}
+	fault = ihl <= available ? ip_fault(net, m, ip, available) : &c->drop_ip_header;
+	if (fault) {
+		(*fault)++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	/* Ethernet pads short packets. */
+	net_trim_to(m, NET_ETH_BYTES + (uint32_t)rte_be_to_cpu_16(ip->total_length));
+	rte_pktmbuf_adj(m, NET_ETH_BYTES);
+	length = (uint16_t)(m->pkt_len - ihl);
+	if (ip->protocol == NET_PROTO_TCP)
+		return ip_tcp_input(net, m, ihl, length, out);
+	return icmp_input(net, m, ihl, length, net_load32(ip->src), out, now_ns);
+}

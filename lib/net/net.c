@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <base/assert.h>
+#include <net/net_priv.h>
+
+#define NET_ANNOUNCE_GAP_NS (2 * RP_NS_PER_S) /* RFC 5227 1.1, ANNOUNCE_INTERVAL */
+#define NET_PREFETCH 4
+
+union rp_ip rp_ip_from4(const uint8_t addr[4])
+{
+	return net_ip_from32(net_load32(addr));
+}
+
+static bool net_config_ok(const struct rp_net_config *c)
+{
+	const struct rp_net_interface *i = &c->iface;
+
+	return c->header_pool && i->mtu >= RP_NET_MTU_MIN && i->mtu <= RP_NET_MTU_MAX &&
+	       i->prefix_length <= 32 && !(i->mac[0] & 1) && net_load32(i->addr) != 0 &&
+	       c->neighbours_max <= 32768 && c->neighbour_pending_max <= 1024 &&
+	       (c->tx_queue_packets & (c->tx_queue_packets - 1)) == 0 &&
+	       (c->tx_queue_packets == 0 || c->tx_queue_packets >= 2 * RP_NET_TX_RESERVE);
+}
+
+static void net_defaults(struct rp_net_config *c)
+{
+	if (!c->control_pool)
+		c->control_pool = c->header_pool;
+	if (!c->payload_pool)
+		c->payload_pool = c->header_pool;
+	if (!c->neighbours_max)
+		c->neighbours_max = 256;
+	if (!c->neighbour_pending_max)
+		c->neighbour_pending_max = 16;
+	if (!c->tx_queue_packets)
+		c->tx_queue_packets = 1024;
+	if (!c->neigh_reachable_ns)
+		c->neigh_reachable_ns = 30 * RP_NS_PER_S;
+	if (!c->neigh_retry_ns)
+		c->neigh_retry_ns = 250 * RP_NS_PER_MS;
+	if (!c->neigh_tries)
+		c->neigh_tries = 4;
+	if (!c->icmp_echo_per_s)
+		c->icmp_echo_per_s = 10000;
+}
+
+struct rp_net *rp_net_create(const struct rp_net_config *config, uint64_t now_ns)
+{
+	struct rp_net *net;
+
+	if (!net_config_ok(config)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	net = calloc(1, sizeof(*net));
+	if (!net)
+		return NULL;
+	net->config = *config;
+	net_defaults(&net->config);
+	net->iface = net->config.iface;
+	net->addr = net_load32(net->iface.addr);
+	net->gateway = net_load32(net->iface.gateway);
+	net->mask = net->iface.prefix_length
+			    ? rte_cpu_to_be_32(UINT32_MAX << (32 - net->iface.prefix_length))
+			    : 0;
+	net->header_pool = net->config.header_pool;
+	net->control_pool = net->config.control_pool;
+	net->payload_pool = net->config.payload_pool;
+	net->counters = net->config.counters ? net->config.counters : &net->own_counters;
+	net->rand.state = net->config.seed;
+	net->deadline_ns = RP_NEVER;
+	net->tx_mask = net->config.tx_queue_packets - 1;
+	net->txq = calloc(net->config.tx_queue_packets, sizeof(*net->txq));
+	if (!net->txq || neigh_table_init(net)) {
+		rp_net_destroy(net);
+		errno = ENOMEM;
+		return NULL;
+	}
+	rp_net_announce(net, now_ns);
+	return net;
+}
+
+void rp_net_destroy(struct rp_net *net)
+{
+	if (!net)
+		return;
+	while (net->txq && net->tx_head != net->tx_tail)
+		rte_pktmbuf_free(net->txq[net->tx_head++ & net->tx_mask]);
+	neigh_table_free(net);
+	free(net->txq);
+	free(net);
+}
+
+const struct rp_net_interface *rp_net_interface(const struct rp_net *net)
+{
+	return &net->iface;
+}
+
+const struct rp_net_counters *rp_net_counters(const struct rp_net *net)
+{
+	return net->counters;
+}
+
+uint32_t rp_net_tx_room(const struct rp_net *net, bool control)
+{
+	uint32_t room = net->tx_mask + 1 - (net->tx_tail - net->tx_head);
+
+	if (control)
+		return room;
+	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
+}
+
+bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control)
+{
+	if (rp_net_tx_room(net, control) == 0) {
+		net->counters->drop_tx_full++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	net->counters->tx_packets++;
+	net->counters->tx_bytes += m->pkt_len;
+	net->txq[net->tx_tail++ & net->tx_mask] = m;
+	return true;
+}
+
+unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max)
+{
+	unsigned n = 0;
+
+	while (n < max && net->tx_head != net->tx_tail)
+		out[n++] = net->txq[net->tx_head++ & net->tx_mask];
+	return n;
+}
+
+bool rp_net_needs_sum(const struct rp_net *net)
+{
+	return !net->iface.tx_csum_tcp;
+}
+
+struct rte_mbuf *net_alloc_control(struct rp_net *net, uint16_t length)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(net->control_pool);
+
+	if (!m || !rte_pktmbuf_append(m, length)) {
+		net->counters->drop_nomem_tx++;
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	return m;
+}
+
+/* Removes the first `length` bytes of a chain whose metadata is ours; NULL when nothing is left. */
+static struct rte_mbuf *net_chop(struct rte_mbuf *m, uint32_t length)
+{
+	uint32_t pkt_len = m->pkt_len - length;
+	uint16_t nb_segs = m->nb_segs;
+
+	while (m && m->data_len <= length) {
+		struct rte_mbuf *next = m->next;
+
+		length -= m->data_len;
+		m->next = NULL;
+		m->nb_segs = 1;
+		rte_pktmbuf_free_seg(m);
+		nb_segs--;
+		m = next;
+	}
+	if (!m)
+		return NULL;
+	m->data_off = (uint16_t)(m->data_off + length);
+	m->data_len = (uint16_t)(m->data_len - length);
+	m->pkt_len = pkt_len;
+	m->nb_segs = nb_segs;
+	return m;
+}
+
+struct rte_mbuf *net_pull(struct rp_net *net, struct rte_mbuf *m, uint32_t length)
+{
+	struct rte_mbuf *head, *rest;
+	uint64_t flags = m->ol_flags;
+	uint32_t pkt_len = m->pkt_len;
+
+	RP_ASSERT(length <= m->pkt_len);
+	if (m->data_len >= length)
+		return m;
+	head = rte_pktmbuf_alloc(net->control_pool);
+	if (!head || rte_pktmbuf_tailroom(head) < length) {
+		net->counters->drop_nomem_rx++;
+		rte_pktmbuf_free(head);
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	rp_mbuf_copy_out(m, 0, rte_pktmbuf_mtod(head, void *), length);
+	head->data_len = (uint16_t)length;
+	rest = net_chop(m, length);
+	head->ol_flags = flags & (RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK);
+	head->next = rest;
+	head->nb_segs = (uint16_t)(1 + (rest ? rest->nb_segs : 0));
+	head->pkt_len = pkt_len;
+	return head;
+}
+
+void net_trim_to(struct rte_mbuf *m, uint32_t length)
+{
+	struct rte_mbuf *s = m;
+	uint32_t left = length;
+	uint16_t segs = 1;
+
+	if (m->pkt_len == length)
+		return;
+	while (s->data_len < left) {
+		left -= s->data_len;
+		s = s->next;
+		segs++;
+	}
+	s->data_len = (uint16_t)left;
+	if (s->next) {
+		rte_pktmbuf_free(s->next);
+		s->next = NULL;
+	}
+	m->nb_segs = segs;
+	m->pkt_len = length;
+}
+
+/*
+ * A device that passes pointers (net_ring) may hand us segments that the sender still refers to:
+ * its fields are not ours to change. Such a segment gets a header of its own.
+ */
+static struct rte_mbuf *net_unshare(struct rp_net *net, struct rte_mbuf *m)
+{
+	struct rte_mbuf *copy;
+	const struct rte_mbuf *s = m;
+
+	while (s && rte_mbuf_refcnt_read(s) == 1)
+		s = s->next;
+	if (!s)
+		return m;
+	copy = rte_pktmbuf_clone(m, net->header_pool);
+	if (copy)
+		net->counters->rx_cloned++;
+	else
+		net->counters->drop_nomem_rx++;
+	rte_pktmbuf_free(m);
+	return copy;
+}
+
+static bool net_rx_frame(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	struct rp_net_counters *c = net->counters;
+	const struct net_eth *eth;
+
+	c->rx_packets++;
+	c->rx_bytes += m->pkt_len;
+	if (m->pkt_len < NET_ETH_BYTES) {
+		c->drop_short++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	m = net_unshare(net, m);
+	if (!m)
+		return false;
+	m = net_pull(net, m, NET_ETH_BYTES);
+	if (!m)
+		return false;
+	eth = rte_pktmbuf_mtod(m, const struct net_eth *);
+	if (memcmp(eth->dst, net->iface.mac, 6) && !(eth->dst[0] & 1)) {
+		c->drop_not_for_us++;
+	} else if (eth->type == RTE_BE16(NET_ETHERTYPE_IP4)) {
+		return ip_input(net, m, out, now_ns);
+	} else if (eth->type == RTE_BE16(NET_ETHERTYPE_ARP)) {
+		arp_input(net, m, now_ns);
+		return false;
+	} else {
+		c->drop_ethertype++;
+	}
+	rte_pktmbuf_free(m);
+	return false;
+}
+
+unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
+	struct rp_net_packet *out, uint64_t now_ns)
+{
+	unsigned k = 0;
+
+	RP_ASSERT(n <= RP_NET_BURST);
+	for (unsigned i = 0; i < n && i < NET_PREFETCH; i++)
+		__builtin_prefetch(rte_pktmbuf_mtod(frames[i], void *));
+	for (unsigned i = 0; i < n; i++) {
+		if (i + NET_PREFETCH < n)
+			__builtin_prefetch(rte_pktmbuf_mtod(frames[i + NET_PREFETCH], void *));
+		if (net_rx_frame(net, frames[i], &out[k], now_ns))
+			k++;
+	}
+	return k;
+}
+
+void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+	uint16_t tcp_length, const union rp_ip *remote, uint32_t payload_sum, uint64_t now_ns)
+{
+	struct net_ip4 *ip = rte_pktmbuf_mtod_offset(m, struct net_ip4 *, NET_ETH_BYTES);
+	uint8_t *tcp = (uint8_t *)(ip + 1);
+	uint16_t *checksum = (uint16_t *)(tcp + 16);
+	uint16_t l4_length = (uint16_t)(m->pkt_len - RP_NET_HEADROOM);
+	uint32_t dst = net_ip4_of(remote);
+	uint64_t pseudo =
+		(uint64_t)net->addr + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
+
+	ip_fill(net, ip, NET_PROTO_TCP, dst, (uint16_t)(l4_length + sizeof(*ip)));
+	if (net->iface.tx_csum_tcp) {
+		m->l2_len = NET_ETH_BYTES;
+		m->l3_len = sizeof(*ip);
+		m->l4_len = tcp_length;
+		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_TCP_CKSUM;
+		*checksum = rp_csum_fold(pseudo);
+	} else {
+		*checksum = 0;
+		*checksum = (uint16_t)~rp_csum_fold(
+			pseudo + rp_csum_bytes(tcp, tcp_length) + payload_sum);
+		net->counters->csum_sw_tx++;
+	}
+	if (net->iface.tx_csum_ip) {
+		m->l2_len = NET_ETH_BYTES;
+		m->l3_len = sizeof(*ip);
+		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM;
+	}
+	neigh_output(net, neigh, m, true, now_ns);
+}
+
+void rp_net_announce(struct rp_net *net, uint64_t now_ns)
+{
+	net->announce_left = 1;
+	net->announce_ns = now_ns + NET_ANNOUNCE_GAP_NS;
+	arp_announce(net);
+}
+
+void rp_net_poll(struct rp_net *net, uint64_t now_ns)
+{
+	if (net->announce_left && now_ns >= net->announce_ns) {
+		net->announce_left--;
+		net->announce_ns = now_ns + NET_ANNOUNCE_GAP_NS;
+		arp_announce(net);
+	}
+	if (now_ns >= net->deadline_ns)
+		neigh_poll(net, now_ns);
+}
+
+uint64_t rp_net_next_deadline(const struct rp_net *net)
+{
+	return net->announce_left ? RP_MIN(net->announce_ns, net->deadline_ns) : net->deadline_ns;
+}

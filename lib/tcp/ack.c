@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
+{
+	c->rtt_min_ns = RP_MIN(c->rtt_min_ns, rtt_ns);
+	if (c->srtt_ns == 0) {
+		c->srtt_ns = rtt_ns;
+		c->rttvar_ns = rtt_ns / 2;
+	} else {
+		uint64_t delta_ns = c->srtt_ns > rtt_ns ? c->srtt_ns - rtt_ns : rtt_ns - c->srtt_ns;
+
+		c->rttvar_ns = (3 * c->rttvar_ns + delta_ns) / 4;
+		c->srtt_ns = RP_MAX((7 * c->srtt_ns + rtt_ns) / 8, 1u);
+	}
+	/* RFC 6298 2.3; the floor is applied where the timer is set, since it may change. */
+	c->rto_ns = c->srtt_ns + RP_MAX(WHEEL_TICK_NS, 4 * c->rttvar_ns);
+}
+
+void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
+{
+	if (!(rp_seq_lt(c->snd_wl1, in->seq) ||
+		    (c->snd_wl1 == in->seq && rp_seq_leq(c->snd_wl2, in->ack))))
+		return;
+	c->snd_wnd = (uint32_t)in->window << (in->flags & TCP_SYN ? 0 : c->snd_shift);
+	c->snd_wnd_max = RP_MAX(c->snd_wnd_max, c->snd_wnd);
+	c->snd_wl1 = in->seq;
+	c->snd_wl2 = in->ack;
+}
+
+/* Takes what is acknowledged out of the queue. */
+static void ack_cumulative(
+	struct tcp_conn *c, uint32_t ack, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	struct tseg *t;
+
+	while ((t = tcp_head(c)) && t->flags & TSEG_SENT && rp_seq_gt(ack, t->seq)) {
+		uint32_t span = tseg_span(t), n = RP_MIN(ack - t->seq, span);
+
+		if (!(t->flags & TSEG_SACKED)) {
+			r->delivered += n;
+			tcp_rack_delivered(c, t, r, now_ns);
+		}
+		if (n < span) {
+			tcp_sendq_trim(c, t, n);
+			break;
+		}
+		if (t->flags & TSEG_FIN)
+			c->flags |= TCPF_FIN_ACKED;
+		tcp_sendq_drop(c, t);
+	}
+	r->acked = ack - c->snd_una;
+	c->snd_una = ack;
+}
+
+static void ack_progress(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	c->backoff = 0;
+	c->progress_ns = c->rto_start_ns = c->tlp_start_ns = now_ns;
+	rp_neigh_confirm(s->net, c->neigh, now_ns);
+	if (c->flags & TCPF_FIN_PENDING && !(c->fin_seg.flags & TSEG_OWNED))
+		tcp_sendq_flag(c, TSEG_FIN);
+}
+
+bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
+	struct tcp_ack_result r = {0};
+	uint32_t window = c->snd_wnd;
+
+	/* RFC 5961 5.2. */
+	if (rp_seq_gt(in->ack, c->snd_nxt) || rp_seq_lt(in->ack, c->snd_una - c->snd_wnd_max)) {
+		n->drop_ack++;
+		tcp_challenge_ack(c, now_ns);
+		return false;
+	}
+	if (rp_seq_lt(in->ack, c->snd_una))
+		return true; /* an old one; its data may still be wanted */
+	tcp_update_send_window(c, in);
+	/* RFC 5681 2: what a duplicate acknowledgement is. */
+	if (in->ack == c->snd_una && c->snd_una != c->snd_nxt && in->length == 0 &&
+		!(in->flags & (TCP_SYN | TCP_FIN)) && c->snd_wnd == window) {
+		r.dupack = true;
+		n->dupacks_rx++;
+	}
+	if (in->ack != c->snd_una)
+		ack_cumulative(c, in->ack, &r, now_ns);
+	tcp_sack_input(c, in, &r, now_ns);
+	if (r.acked > 0)
+		ack_progress(c, &r, now_ns);
+	else if (r.delivered > 0)
+		c->tlp_start_ns = now_ns;
+	if (r.rtt_ns > 0)
+		tcp_rtt_sample(c, r.rtt_ns);
+	if (r.acked > 0 || r.delivered > 0 || r.dupack || r.dsack)
+		tcp_loss_on_ack(c, &r, now_ns);
+	return true;
+}

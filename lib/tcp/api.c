@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include <tcp/tcp_priv.h>
+
+/* The vtable of base/transport.h. Calls change state and mark; output follows with the next poll.
+ */
+
+static struct rp_tcp_stack *api_stack(struct rp_transport *t)
+{
+	return RP_CONTAINER_OF(t, struct rp_tcp_stack, transport);
+}
+
+static struct rp_conn *api_dial(struct rp_transport *t, const struct rp_endpoint *peer,
+	const struct rp_conn_options *options, const struct rp_conn_events *events, void *ctx,
+	uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = api_stack(t);
+	struct flow_key key = {.remote_port = peer->port};
+	struct tcp_conn *c;
+
+	if (peer->family != 4 || peer->port == 0) {
+		errno = peer->family != 4 ? EAFNOSUPPORT : EINVAL;
+		return NULL;
+	}
+	if (s->conn_free == FLOW_NONE) {
+		s->counters->drop_nomem++;
+		errno = ENOBUFS;
+		return NULL;
+	}
+	key.remote = rp_ip_from4(peer->addr);
+	if (!tcp_pick_port(s, peer, &key)) {
+		errno = EADDRNOTAVAIL;
+		return NULL;
+	}
+	c = tcp_conn_new(s, &key, now_ns);
+	if (!c)
+		return NULL; /* errno of rp_neigh_ref() */
+	tcp_conn_options(c, options);
+	c->events = events;
+	c->events_ctx = ctx;
+	tcp_set_state(c, TCPS_SYN_SENT);
+	tcp_sendq_flag(c, TSEG_SYN);
+	tcp_mark_dirty(c);
+	return &c->base;
+}
+
+static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_conn_options *options,
+	rp_accept_fn accept, void *listen_ctx)
+{
+	struct rp_tcp_stack *s = api_stack(t);
+
+	if (port == 0 || !accept)
+		return -EINVAL;
+	if (tcp_listener_find(s, port))
+		return -EADDRINUSE;
+	for (uint32_t i = 0; i < s->config.listeners_max; i++) {
+		struct tcp_listener *l = &s->listeners[i];
+
+		if (l->port != 0)
+			continue;
+		*l = (struct tcp_listener){.port = port, .accept = accept, .ctx = listen_ctx};
+		if (options)
+			l->options = *options;
+		return 0;
+	}
+	return -ENOBUFS;
+}
+
+static uint32_t api_send_space(const struct rp_conn *conn)
+{
+	const struct tcp_conn *c = tcp_conn_of(conn);
+	uint32_t size = tcp_stack_of(c)->config.send_buffer_bytes, used = tcp_queued(c);
+
+	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
+		return 0;
+	return used < size ? size - used : 0;
+}
+
+static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	uint32_t bytes = chain->pkt_len;
+	bool idle = tcp_queued(c) == 0;
+
+	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
+		return -EPIPE;
+	/* What is larger than the buffer may go alone: it could never go otherwise. */
+	if ((bytes > api_send_space(conn) && !idle) || bytes > 1u << 30 ||
+		tcp_sendq_push(c, chain)) {
+		s->counters->send_refused++;
+		c->flags |= TCPF_WANT_WRITE;
+		c->want_bytes = bytes;
+		return -EAGAIN;
+	}
+	if (idle)
+		c->progress_ns = now_ns;
+	tcp_mark_dirty(c);
+	return 0;
+}
+
+static void api_consume(struct rp_conn *conn, uint32_t bytes, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+
+	RP_ASSERT(bytes <= c->unconsumed);
+	c->unconsumed -= bytes;
+	if (tcp_window_update_due(c))
+		tcp_mark_dirty(c);
+}
+
+static void api_close(struct rp_conn *conn, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+
+	if (c->flags & (TCPF_FIN_QUEUED | TCPF_DEAD | TCPF_EV_CLOSE))
+		return;
+	if (c->state == TCPS_SYN_SENT) {
+		tcp_conn_close(c, RP_CLOSE_ABORTED); /* nobody has answered: nothing to end */
+		return;
+	}
+	if (tcp_queued(c) == 0)
+		c->progress_ns = now_ns;
+	c->flags |= TCPF_FIN_QUEUED;
+	tcp_sendq_flag(c, TSEG_FIN);
+	if (c->state == TCPS_ESTABLISHED)
+		tcp_set_state(c, TCPS_FIN_WAIT_1);
+	else if (c->state == TCPS_CLOSE_WAIT)
+		tcp_set_state(c, TCPS_LAST_ACK);
+	tcp_mark_dirty(c);
+}
+
+static void api_abort(struct rp_conn *conn, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	if (c->flags & TCPF_DEAD)
+		return;
+	/* RFC 9293 3.10.5. */
+	if (c->state >= TCPS_SYN_RCVD)
+		tcp_send_control(c, c->snd_nxt, TCP_RST | TCP_ACK, now_ns);
+	if (!(c->flags & TCPF_EV_CLOSE)) {
+		if (tcp_synchronized(c))
+			s->counters->closed_aborted++;
+		else
+			s->counters->open_failed++;
+	}
+	tcp_conn_kill(c);
+}
+
+static const struct rp_transport_ops api_ops = {
+	.dial = api_dial,
+	.listen = api_listen,
+	.send = api_send,
+	.send_space = api_send_space,
+	.consume = api_consume,
+	.close = api_close,
+	.abort = api_abort,
+};
+
+const struct rp_transport_ops *const rp_tcp_ops = &api_ops;
+
+struct rp_transport *rp_tcp_transport(struct rp_tcp_stack *s)
+{
+	return &s->transport;
+}
+
+struct rp_net *rp_tcp_net(struct rp_tcp_stack *s)
+{
+	return s->net;
+}
+
+const struct rp_tcp_counters *rp_tcp_counters(const struct rp_tcp_stack *s)
+{
+	return s->counters;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m)
+{
+	while (m) {
+		struct rte_mbuf *next = m->next;
+
+		m->next = NULL;
+		m->nb_segs = 1;
+		m->pkt_len = m->data_len;
+		if (m->data_len == 0) {
+			rte_pktmbuf_free_seg(m);
+		} else {
+			if (chain->tail)
+				chain->tail->next = m;
+			else
+				chain->head = m;
+			chain->tail = m;
+			chain->bytes += m->data_len;
+			chain->mbufs++;
+		}
+		m = next;
+	}
+}
+
+void tcp_chain_join(struct tcp_chain *to, struct tcp_chain *from)
+{
+	if (!from->head)
+		return;
+	if (to->tail)
+		to->tail->next = from->head;
+	else
+		to->head = from->head;
+	to->tail = from->tail;
+	to->bytes += from->bytes;
+	to->mbufs += from->mbufs;
+	*from = (struct tcp_chain){0};
+}
+
+struct rte_mbuf *tcp_chain_take(struct tcp_chain *chain)
+{
+	struct rte_mbuf *m = chain->head;
+
+	if (m) {
+		m->pkt_len = chain->bytes;
+		m->nb_segs = (uint16_t)chain->mbufs;
+	}
+	*chain = (struct tcp_chain){0};
+	return m;
+}
+
+void tcp_chain_free(struct tcp_chain *chain)
+{
+	rte_pktmbuf_free(tcp_chain_take(chain));
+}
+
+struct rte_mbuf *tcp_mbuf_cut(struct rte_mbuf *m, uint32_t from, uint32_t length)
+{
+	struct rte_mbuf *s;
+	uint32_t left = length;
+	uint16_t segs = 1;
+
+	if (length == 0) {
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	while (m->data_len <= from) {
+		struct rte_mbuf *next = m->next;
+
+		from -= m->data_len;
+		m->next = NULL;
+		m->nb_segs = 1;
+		rte_pktmbuf_free_seg(m);
+		m = next;
+	}
+	m->data_off = (uint16_t)(m->data_off + from);
+	m->data_len = (uint16_t)(m->data_len - from);
+	for (s = m; s->data_len < left; s = s->next) {
+		left -= s->data_len;
+		segs++;
+	}
+	s->data_len = (uint16_t)left;
+	if (s->next) {
+		rte_pktmbuf_free(s->next);
+		s->next = NULL;
+	}
+	m->nb_segs = segs;
+	m->pkt_len = length;
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	return m;
+}
+
+struct rte_mbuf *tcp_mbuf_slice(
+	struct rte_mempool *pool, struct rte_mbuf *m, uint32_t from, uint32_t length)
+{
+	struct tcp_chain out = {0};
+
+	for (; length > 0; m = m->next) {
+		struct rte_mbuf *piece;
+		uint32_t n;
+
+		if (from >= m->data_len) {
+			from -= m->data_len;
+			continue;
+		}
+		piece = rte_pktmbuf_alloc(pool);
+		if (!piece) {
+			tcp_chain_free(&out);
+			return NULL;
+		}
+		n = RP_MIN(length, m->data_len - from);
+		rte_pktmbuf_attach(piece, m);
+		piece->data_off = (uint16_t)(m->data_off + from);
+		piece->data_len = (uint16_t)n;
+		piece->next = NULL;
+		piece->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+		tcp_chain_append(&out, piece);
+		from = 0;
+		length -= n;
+	}
+	return tcp_chain_take(&out);
+}
+
+void tcp_mbuf_ref(struct rte_mbuf *m)
+{
+	for (; m; m = m->next)
+		rte_mbuf_refcnt_update(m, 1);
+}

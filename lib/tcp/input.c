@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+/* The events of RFC 9293 3.10.7: a segment arrives. */
+
+static bool input_parse(
+	struct rp_tcp_stack *s, const struct rp_net_packet *p, struct tcp_segment_in *in)
+{
+	const struct tcp_header *h =
+		rte_pktmbuf_mtod_offset(p->m, const struct tcp_header *, p->l4_offset);
+	unsigned bytes = (h->offset >> 4) * 4u;
+
+	in->m = p->m;
+	in->header_bytes = (uint16_t)(p->l4_offset + bytes);
+	in->flags = h->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_PSH | TCP_ACK | TCP_URG);
+	in->window = rte_be_to_cpu_16(h->window);
+	in->seq = rte_be_to_cpu_32(h->seq);
+	in->ack = rte_be_to_cpu_32(h->ack);
+	in->length = p->l4_length - bytes;
+	return tcp_options_parse(
+		(const uint8_t *)(h + 1), bytes - TCP_HEADER_BYTES, in->flags & TCP_SYN, &in->opt);
+}
+
+static void input_reset(struct tcp_conn *c)
+{
+	if (c->state == TCPS_SYN_RCVD && c->flags & TCPF_PASSIVE) {
+		tcp_stack_of(c)->counters->open_failed++;
+		tcp_conn_kill(c); /* back to LISTEN */
+		return;
+	}
+	tcp_conn_close(c, c->state <= TCPS_SYN_RCVD ? RP_CLOSE_REFUSED : RP_CLOSE_RESET);
+}
+
+static void input_established(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	tcp_set_state(c, TCPS_ESTABLISHED);
+	c->ssthresh = UINT32_MAX / 2;
+	c->ca_state = TCP_CA_OPEN;
+	c->recover = c->snd_una;
+	c->flags &= ~TCPF_UNDO;
+	/* RFC 5681 3.1: a lost SYN is a sign of congestion. */
+	c->cwnd = c->flags & TCPF_SYN_RTX ? c->mss : tcp_initial_window(c);
+	if (c->flags & TCPF_SYN_RTX && c->srtt_ns == 0)
+		c->rto_ns = TCP_RTO_SYN_LOST_NS;
+	c->cc->init(c);
+	c->progress_ns = now_ns;
+	if (c->flags & TCPF_PASSIVE) {
+		s->counters->opens_passive++;
+		c->flags |= TCPF_EV_ACCEPT;
+	} else {
+		s->counters->opens_active++;
+		c->flags |= TCPF_EV_OPEN;
+	}
+	if (c->flags & TCPF_FIN_QUEUED)
+		tcp_set_state(c, TCPS_FIN_WAIT_1); /* closed before it was open */
+}
+
+/* RFC 9293 3.10.7.3. True: the rest of the segment is to be processed. */
+static bool input_syn_sent(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	bool acceptable = in->flags & TCP_ACK && in->ack == c->iss + 1 && c->snd_nxt == in->ack;
+
+	if (in->flags & TCP_ACK && !acceptable) {
+		s->counters->drop_ack++;
+		if (!(in->flags & TCP_RST))
+			tcp_reset_unknown(s, &c->key, in, now_ns);
+		return false;
+	}
+	if (in->flags & TCP_RST) {
+		if (acceptable)
+			input_reset(c);
+		else
+			s->counters->drop_reset_invalid++;
+		return false;
+	}
+	if (!(in->flags & TCP_SYN)) {
+		s->counters->drop_malformed++;
+		return false;
+	}
+	tcp_syn_options(c, in, now_ns);
+	c->heard_ns = now_ns;
+	c->flags |= TCPF_ACK_NOW;
+	if (acceptable) {
+		if (!tcp_ack(c, in, now_ns))
+			return false;
+		input_established(c, now_ns);
+	} else {
+		/* Simultaneous open: our SYN goes out again, with an ACK. */
+		tcp_set_state(c, TCPS_SYN_RCVD);
+		c->flags &= ~TCPF_ACK_NOW;
+		tcp_mark_lost(c, tcp_head(c));
+	}
+	in->seq++;
+	in->flags &= ~TCP_SYN;
+	return acceptable;
+}
+
+/* RFC 7323 5.3. True: it is an old one. */
+static bool input_paws(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	if (!(c->flags & TCPF_TS) || !in->opt.has_ts || in->flags & TCP_RST ||
+		!rp_seq_lt(in->opt.ts_value, c->ts_recent))
+		return false;
+	if (now_ns - c->ts_recent_ns > TCP_PAWS_IDLE_NS) {
+		c->ts_recent = in->opt.ts_value; /* what we know is too old to judge by */
+		c->ts_recent_ns = now_ns;
+		return false;
+	}
+	return true;
+}
+
+/* RFC 9293 3.10.7.4, first check. */
+static bool input_in_window(const struct tcp_conn *c, const struct tcp_segment_in *in)
+{
+	uint32_t window = rp_seq_gt(c->rcv_adv, c->rcv_nxt) ? c->rcv_adv - c->rcv_nxt : 0;
+	uint32_t length = tcp_seg_in_end(in) - in->seq, last = in->seq + length - 1;
+
+	if (in->seq == c->rcv_nxt)
+		return true; /* where the window is closed, its data is cut off */
+	if (window == 0)
+		return false;
+	if (in->seq - c->rcv_nxt < window)
+		return true;
+	return length > 0 && last - c->rcv_nxt < window;
+}
+
+static void input_unacceptable(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	s->counters->drop_window++;
+	if (in->flags & TCP_RST)
+		return;
+	if (c->state == TCPS_SYN_RCVD && in->flags & TCP_SYN && in->seq == c->irs) {
+		/* The peer did not get our SYN-ACK. */
+		struct tseg *head = tcp_head(c);
+
+		if (head && now_ns - head->xmit_ns > RP_NS_PER_MS)
+			tcp_mark_lost(c, head);
+		return;
+	}
+	if (in->length > 0 || in->flags & TCP_FIN) {
+		/* Old data, most likely, since our ACK was lost. */
+		if (c->flags & TCPF_SACK && in->length > 0 && rp_seq_lt(in->seq, c->rcv_nxt) &&
+			rp_seq_leq(in->seq + in->length, c->rcv_nxt) && !(c->flags & TCPF_DSACK)) {
+			c->flags |= TCPF_DSACK;
+			c->dsack = (struct tcp_range){in->seq, in->seq + in->length};
+		}
+		c->flags |= TCPF_ACK_NOW;
+		return;
+	}
+	/* An answer to a probe; not more of them than a probing peer needs (RFC 5961 7). */
+	if (tcp_bucket_take(&c->challenge, now_ns, 50 * RP_NS_PER_MS, 10))
+		c->flags |= TCPF_ACK_NOW;
+}
+
+/* Cuts what lies outside of the window; FIN goes with the last byte. */
+static void input_trim(struct tcp_conn *c, struct tcp_segment_in *in)
+{
+	uint32_t end = in->seq + in->length;
+
+	if (rp_seq_gt(end, c->rcv_adv)) {
+		uint32_t over = end - c->rcv_adv;
+
+		in->length -= RP_MIN(over, in->length);
+		in->flags &= ~(TCP_FIN | TCP_PSH);
+		c->flags |= TCPF_ACK_NOW;
+	}
+	if (c->flags & TCPF_FIN_SEEN && in->length > 0 &&
+		rp_seq_gt(in->seq + in->length, c->fin_seq)) {
+		in->length = rp_seq_gt(c->fin_seq, in->seq) ? c->fin_seq - in->seq : 0;
+		in->flags &= ~TCP_FIN;
+		tcp_stack_of(c)->counters->drop_closed++;
+	}
+}
+
+static void input_fin(struct tcp_conn *c, uint64_t now_ns)
+{
+	c->rcv_nxt++;
+	c->rcv_adv = rp_seq_max(c->rcv_adv, c->rcv_nxt);
+	c->flags |= TCPF_FIN_RCVD | TCPF_EV_FIN | TCPF_ACK_NOW;
+	if (c->state == TCPS_ESTABLISHED)
+		tcp_set_state(c, TCPS_CLOSE_WAIT);
+	else if (c->state == TCPS_FIN_WAIT_1)
+		tcp_set_state(c, TCPS_CLOSING); /* our FIN is not acknowledged, else it were 2 */
+	else if (c->state == TCPS_FIN_WAIT_2)
+		tcp_tw_enter(c, now_ns);
+}
+
+/* Our FIN, when it is acknowledged (RFC 9293 3.10.7.4, fifth check). False: the connection is gone.
+ */
+static bool input_fin_acked(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (!(c->flags & TCPF_FIN_ACKED))
+		return true;
+	if (c->state == TCPS_FIN_WAIT_1) {
+		tcp_set_state(c, TCPS_FIN_WAIT_2);
+		c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
+	} else if (c->state == TCPS_CLOSING) {
+		tcp_tw_enter(c, now_ns);
+		return false;
+	} else if (c->state == TCPS_LAST_ACK) {
+		tcp_conn_close(c, RP_CLOSE_FIN);
+		return false;
+	}
+	return true;
+}
+
+static void input_text(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	uint32_t before = c->rcv_nxt;
+	bool fin;
+
+	if (c->flags & TCPF_FIN_RCVD) {
+		if (in->length > 0)
+			tcp_stack_of(c)->counters->drop_closed++;
+		if (in->length > 0 || in->flags & TCP_FIN)
+			c->flags |= TCPF_ACK_NOW;
+		return;
+	}
+	input_trim(c, in);
+	fin = in->flags & TCP_FIN;
+	if (fin && !(c->flags & TCPF_FIN_SEEN)) {
+		c->flags |= TCPF_FIN_SEEN | TCPF_ACK_NOW;
+		c->fin_seq = in->seq + in->length;
+	}
+	if (in->length > 0)
+		tcp_data(c, in, now_ns);
+	tcp_stack_of(c)->counters->rx_bytes += c->rcv_nxt - before;
+	c->stat_received += c->rcv_nxt - before;
+	if (c->state == TCPS_FIN_WAIT_2 && c->rcv_nxt != before)
+		c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
+	if (c->flags & TCPF_FIN_SEEN && c->rcv_nxt == c->fin_seq)
+		input_fin(c, now_ns);
+}
+
+/* False: the segment ends here. */
+static bool input_rst_syn_ack(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
+
+	if (in->flags & TCP_RST) {
+		/* RFC 5961 3.2: exactly in order, or it is asked back. */
+		if (in->seq == c->rcv_nxt) {
+			input_reset(c);
+		} else {
+			n->drop_reset_invalid++;
+			tcp_challenge_ack(c, now_ns);
+		}
+		return false;
+	}
+	if (in->flags & TCP_SYN) {
+		n->drop_syn++;
+		tcp_challenge_ack(c, now_ns); /* RFC 5961 4.2 */
+		return false;
+	}
+	if (!(in->flags & TCP_ACK)) {
+		n->drop_malformed++;
+		return false;
+	}
+	return true;
+}
+
+static void input_timestamp(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	/* RFC 7323 4.3 (2). */
+	if (c->flags & TCPF_TS && in->opt.has_ts && rp_seq_geq(in->opt.ts_value, c->ts_recent) &&
+		rp_seq_leq(in->seq, c->last_ack_sent)) {
+		c->ts_recent = in->opt.ts_value;
+		c->ts_recent_ns = now_ns;
+	}
+}
+
+static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	if (c->state == TCPS_SYN_SENT) {
+		if (!input_syn_sent(c, in, now_ns))
+			return;
+	} else {
+		/* The SYN-ACK of a simultaneous open. */
+		if (c->state == TCPS_SYN_RCVD &&
+			(in->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == (TCP_SYN | TCP_ACK) &&
+			in->seq == c->irs && in->ack == c->snd_nxt) {
+			in->flags &= ~TCP_SYN;
+			in->seq++;
+		}
+		if (input_paws(c, in, now_ns)) {
+			s->counters->drop_paws++;
+			c->flags |= TCPF_ACK_NOW;
+			return;
+		}
+		if (!input_in_window(c, in)) {
+			input_unacceptable(c, in, now_ns);
+			return;
+		}
+		if (!input_rst_syn_ack(c, in, now_ns))
+			return;
+		if (c->state == TCPS_SYN_RCVD &&
+			(rp_seq_leq(in->ack, c->snd_una) || rp_seq_gt(in->ack, c->snd_nxt))) {
+			s->counters->drop_ack++;
+			tcp_reset_unknown(s, &c->key, in, now_ns);
+			return;
+		}
+		c->heard_ns = now_ns;
+		input_timestamp(c, in, now_ns);
+		if (!tcp_ack(c, in, now_ns))
+			return;
+		if (c->state == TCPS_SYN_RCVD)
+			input_established(c, now_ns);
+	}
+	if (input_fin_acked(c, now_ns))
+		input_text(c, in, now_ns);
+}
+
+/*
+ * The common case: established, in sequence, nothing but ACK, nothing out of order. Header
+ * prediction after Van Jacobson, without guessing the window.
+ */
+static bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	if (c->state != TCPS_ESTABLISHED || (in->flags & ~TCP_PSH) != TCP_ACK ||
+		in->seq != c->rcv_nxt || c->ooo_count > 0 || c->flags & TCPF_FIN_SEEN ||
+		in->length > c->rcv_adv - c->rcv_nxt || rp_seq_lt(in->ack, c->snd_una) ||
+		rp_seq_gt(in->ack, c->snd_nxt))
+		return false;
+	if (c->flags & TCPF_TS && in->opt.has_ts) {
+		if (rp_seq_lt(in->opt.ts_value, c->ts_recent))
+			return false;
+		if (in->seq == c->last_ack_sent || rp_seq_leq(in->seq, c->last_ack_sent)) {
+			c->ts_recent = in->opt.ts_value;
+			c->ts_recent_ns = now_ns;
+		}
+	}
+	c->heard_ns = now_ns;
+	tcp_stack_of(c)->counters->rx_fast++;
+	if (in->length > 0 && in->ack == c->snd_una && in->opt.sack_count == 0)
+		tcp_update_send_window(c, in);
+	else if (!tcp_ack(c, in, now_ns))
+		return true;
+	if (in->length > 0) {
+		tcp_stack_of(c)->counters->rx_bytes += in->length;
+		c->stat_received += in->length;
+		tcp_data(c, in, now_ns);
+	}
+	return true;
+}
+
+void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
+	const struct flow_key *key, uint64_t now_ns)
+{
+	struct tcp_segment_in in;
+	uint32_t index;
+
+	s->counters->rx_segments++;
+	if (!input_parse(s, p, &in)) {
+		s->counters->drop_malformed++;
+		rte_pktmbuf_free(p->m);
+		return;
+	}
+	index = flow_find(&s->flows, key, hash);
+	if (index != FLOW_NONE && index >= s->config.connections_max) {
+		if (!tcp_tw_input(s, index - s->config.connections_max, &in, now_ns)) {
+			rte_pktmbuf_free(in.m);
+			return;
+		}
+		index = FLOW_NONE;
+	}
+	if (index == FLOW_NONE) {
+		tcp_listen_input(s, key, hash, &in, now_ns);
+	} else {
+		struct tcp_conn *c = &s->conns[index];
+
+		if (!input_fast(c, &in, now_ns))
+			input_conn(c, &in, now_ns);
+		tcp_mark_dirty(c);
+	}
+	rte_pktmbuf_free(in.m);
+}
+
+/* RFC 1191 6.3: a smaller path; what is too large in flight goes again in pieces. */
+static void icmp_too_big(struct tcp_conn *c, uint16_t mtu)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	uint32_t overhead = 40 + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
+	struct rp_list *l, *next;
+
+	/* Smaller ones are more likely an attack than a path (RFC 5927 7.2). */
+	if (mtu < RP_NET_MTU_MIN || mtu - overhead >= c->mss || !tcp_synchronized(c)) {
+		s->counters->drop_icmp_invalid++;
+		return;
+	}
+	s->counters->icmp_too_big++;
+	c->mss = (uint16_t)(mtu - overhead);
+	rp_list_foreach_safe (l, next, &c->xmit)
+		if (tseg_of_xmit(l)->length > c->mss)
+			tcp_mark_lost(c, tseg_of_xmit(l));
+}
+
+void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns)
+{
+	struct flow_key key = {
+		.remote = p->remote,
+		.local_port = p->local_port,
+		.remote_port = p->remote_port,
+	};
+	uint32_t index = flow_find(&s->flows, &key, flow_hash(&s->flows, &key));
+	struct tcp_conn *c;
+
+	if (index == FLOW_NONE || index >= s->config.connections_max) {
+		s->counters->drop_icmp_invalid++;
+		return;
+	}
+	c = &s->conns[index];
+	/* RFC 5927 4.1: it must be about something in flight. */
+	if (rp_seq_lt(p->seq, c->snd_una) || rp_seq_geq(p->seq, c->snd_nxt)) {
+		s->counters->drop_icmp_invalid++;
+		return;
+	}
+	switch (p->error) {
+	case RP_NET_ICMP_TOO_BIG:
+		icmp_too_big(c, p->mtu);
+		break;
+	case RP_NET_ICMP_HARD:
+		if (c->state == TCPS_SYN_SENT) {
+			tcp_conn_close(c, RP_CLOSE_REFUSED);
+			break;
+		}
+		/* RFC 5927 5.2: hard errors are soft once there is a connection. */
+		/* fallthrough */
+	case RP_NET_ICMP_SOFT:
+		s->counters->icmp_soft++;
+		c->flags |= TCPF_SOFT_ERROR;
+		break;
+	}
+	tcp_mark_dirty(c);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include <tcp/siphash.h>
+#include <tcp/tcp_priv.h>
+
+#define MSS_DEFAULT 536 /* RFC 9293 3.7.1, MUST-15 */
+#define MSS_LEAST 88	/* below, headers would cost more than they carry */
+
+uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns)
+{
+	/* RFC 6528: a clock of 4 us and a keyed function of the connection's identity. */
+	return (uint32_t)(now_ns >> 12) + (uint32_t)siphash24(s->config.secret, key, sizeof(*key));
+}
+
+uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key)
+{
+	/* Without the ports: between two hosts time goes on across connections (RFC 7323 5.4). */
+	return (uint32_t)(siphash24(s->config.secret, &key->remote, sizeof(key->remote)) >> 32);
+}
+
+uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key)
+{
+	uint32_t first = s->config.port_first, count = s->config.port_last - first + 1u;
+	uint32_t offset;
+
+	key->local_port = 0;
+	offset = (uint32_t)siphash24(s->config.secret, key, sizeof(*key));
+	for (uint32_t i = 0; i < count; i++) {
+		uint16_t port = (uint16_t)(first + (offset + s->port_counter++) % count);
+
+		key->local_port = port;
+		if (s->config.port_fits && !s->config.port_fits(s->config.port_ctx, peer, port))
+			continue;
+		if (tcp_listener_find(s, port))
+			continue;
+		if (flow_find(&s->flows, key, flow_hash(&s->flows, key)) == FLOW_NONE)
+			return port;
+	}
+	return 0;
+}
+
+struct tcp_listener *tcp_listener_find(struct rp_tcp_stack *s, uint16_t port)
+{
+	for (uint32_t i = 0; i < s->config.listeners_max; i++)
+		if (s->listeners[i].port == port && port != 0)
+			return &s->listeners[i];
+	return NULL;
+}
+
+void tcp_half_open_done(struct tcp_conn *c)
+{
+	if (!c->listener)
+		return;
+	c->listener->half_open--;
+	tcp_stack_of(c)->half_open--;
+	c->listener = NULL;
+}
+
+/* What the peer's SYN says, into the connection; what it does not offer is not used. */
+void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	const struct tcp_options *o = &in->opt;
+	uint32_t mss = o->has_mss ? RP_MAX(o->mss, MSS_LEAST) : MSS_DEFAULT;
+
+	if (!o->has_ts)
+		c->flags &= ~TCPF_TS;
+	if (!o->has_sack_permitted)
+		c->flags &= ~TCPF_SACK;
+	if (!o->has_shift)
+		c->flags &= ~TCPF_SHIFT;
+	if (c->flags & TCPF_SHIFT) {
+		c->snd_shift = o->shift;
+		c->rcv_shift = s->rcv_shift;
+	}
+	if (c->flags & TCPF_TS) {
+		c->ts_recent = o->ts_value;
+		c->ts_recent_ns = now_ns;
+	}
+	c->mss = (uint16_t)(RP_MIN(mss, s->mss) - (c->flags & TCPF_TS ? TCP_TS_BYTES : 0));
+	c->rcv_mss = (uint16_t)RP_MIN(MSS_DEFAULT, c->mss);
+	c->irs = in->seq;
+	c->rcv_nxt = c->last_ack_sent = in->seq + 1;
+	c->rcv_adv = c->rcv_nxt + RP_MIN(s->config.receive_buffer_bytes, (uint32_t)UINT16_MAX);
+	/* The window of a SYN is never scaled (RFC 7323 2.2). */
+	c->snd_wnd = c->snd_wnd_max = in->window;
+	c->snd_wl1 = in->seq;
+	c->snd_wl2 = in->flags & TCP_ACK ? in->ack : c->iss;
+	c->cwnd = tcp_initial_window(c);
+}
+
+void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
+	const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct tcp_listener *l = tcp_listener_find(s, key->local_port);
+	struct tcp_conn *c;
+
+	if (!l || in->flags & (TCP_RST | TCP_ACK)) {
+		if (!(in->flags & TCP_RST))
+			tcp_reset_unknown(s, key, in, now_ns);
+		s->counters->drop_no_connection++;
+		return;
+	}
+	if (!(in->flags & TCP_SYN) || in->flags & TCP_FIN) {
+		s->counters->drop_syn++;
+		return;
+	}
+	if (l->half_open >= s->config.backlog) {
+		s->counters->listen_overflow++;
+		return;
+	}
+	c = tcp_conn_new(s, key, now_ns);
+	if (!c) {
+		s->counters->drop_nomem++;
+		return;
+	}
+	c->listener = l;
+	l->half_open++;
+	s->half_open++;
+	c->flags |= TCPF_PASSIVE;
+	tcp_conn_options(c, &l->options);
+	tcp_syn_options(c, in, now_ns);
+	tcp_set_state(c, TCPS_SYN_RCVD);
+	tcp_sendq_flag(c, TSEG_SYN);
+	tcp_mark_dirty(c);
+}

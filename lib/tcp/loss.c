@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+/*
+ * What was lost, and what follows from it: RACK-TLP (RFC 8985) with SACK, three duplicate
+ * acknowledgements (RFC 6582) without, PRR (RFC 6937) during recovery, the retransmission timeout
+ * (RFC 6298), and taking a reduction back when duplicate SACKs (RFC 2883) show that nothing was
+ * lost.
+ */
+
+#define DUP_THRESHOLD 3
+#define REO_PERSIST 16 /* RFC 8985 6.2 */
+
+uint32_t tcp_flight(const struct tcp_conn *c)
+{
+	return c->pipe > c->dup_bytes ? c->pipe - c->dup_bytes : 0;
+}
+
+void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
+{
+	struct rp_list *at;
+
+	if (!tseg_in_pipe(t))
+		return;
+	tcp_stack_of(c)->counters->lost_segments++;
+	c->pipe -= tseg_span(t);
+	c->lost_bytes += tseg_span(t);
+	t->flags |= TSEG_LOST;
+	rp_list_unlink(&t->xmit);
+	/* The list is in sequence; losses are mostly found in that order. */
+	for (at = c->lost.prev; at != &c->lost; at = at->prev)
+		if (rp_seq_lt(tseg_of_xmit(at)->seq, t->seq))
+			break;
+	rp_list_push_front(at, &t->xmit);
+}
+
+static bool rack_sent_after(uint64_t a_ns, uint32_t a_end, uint64_t b_ns, uint32_t b_end)
+{
+	return a_ns > b_ns || (a_ns == b_ns && rp_seq_gt(a_end, b_end));
+}
+
+void tcp_rack_delivered(
+	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	uint64_t rtt_ns = now_ns - t->xmit_ns;
+	uint32_t end = tseg_end(t);
+
+	if (!(t->flags & TSEG_RTX)) {
+		if (rp_seq_lt(end, c->rack_fack))
+			c->flags |= TCPF_REORDERING;
+		if (t->xmit_ns >= r->rtt_xmit_ns) {
+			r->rtt_xmit_ns = t->xmit_ns;
+			r->rtt_ns = RP_MAX(rtt_ns, 1u);
+		}
+	} else if (rtt_ns < c->rtt_min_ns) {
+		return; /* it answers an earlier transmission (RFC 8985 6.2 step 2) */
+	}
+	c->rack_fack = rp_seq_max(c->rack_fack, end);
+	if (rack_sent_after(t->xmit_ns, end, c->rack_xmit_ns, c->rack_end)) {
+		c->rack_xmit_ns = t->xmit_ns;
+		c->rack_end = end;
+		c->rack_rtt_ns = rtt_ns;
+	}
+}
+
+uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
+{
+	if (!(c->flags & TCPF_REORDERING) &&
+		(c->ca_state != TCP_CA_OPEN || c->sacked_count >= DUP_THRESHOLD))
+		return 0;
+	if (c->rtt_min_ns == RP_NEVER)
+		return 0;
+	return RP_MIN(c->rtt_min_ns / 4 * c->reo_mult, RP_MAX(c->srtt_ns, TCP_REO_CAP_NS));
+}
+
+uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
+{
+	uint64_t reo_ns = tcp_reo_window_ns(c);
+	struct rp_list *l, *next;
+	uint32_t lost = 0;
+
+	c->reo_ns = RP_NEVER;
+	if (!(c->flags & TCPF_SACK))
+		return 0;
+	rp_list_foreach_safe (l, next, &c->xmit) {
+		struct tseg *t = tseg_of_xmit(l);
+		uint64_t due_ns = t->xmit_ns + c->rack_rtt_ns + reo_ns;
+
+		if (!rack_sent_after(c->rack_xmit_ns, c->rack_end, t->xmit_ns, tseg_end(t)))
+			break;
+		if (due_ns > now_ns) {
+			c->reo_ns = due_ns;
+			break;
+		}
+		lost += tseg_span(t);
+		tcp_mark_lost(c, t);
+	}
+	return lost;
+}
+
+/* What is reduced may turn out to be reduced for nothing. */
+static void undo_begin(struct tcp_conn *c)
+{
+	c->flags |= TCPF_UNDO;
+	c->undo_una = c->snd_una;
+	c->undo_end = c->snd_nxt;
+	c->undo_bytes = 0;
+	c->undo_cwnd = c->cwnd;
+	c->undo_ssthresh = c->ssthresh;
+}
+
+static void enter_recovery(struct tcp_conn *c)
+{
+	tcp_stack_of(c)->counters->recoveries++;
+	undo_begin(c);
+	c->ca_state = TCP_CA_RECOVERY;
+	c->recover = c->snd_nxt;
+	c->ssthresh = c->cc->ssthresh(c);
+	c->prr_flight = RP_MAX(c->pipe + c->lost_bytes, 1u);
+	c->prr_delivered = c->prr_out = 0;
+	c->flags &= ~TCPF_CWND_LIMITED;
+}
+
+/* RFC 6937 3.1, with the slow start part of its reduction bound. */
+static void prr_update(struct tcp_conn *c, uint32_t delivered)
+{
+	uint32_t flight = tcp_flight(c);
+	int64_t send;
+
+	c->prr_delivered += delivered;
+	if (flight > c->ssthresh) {
+		send = (int64_t)(((uint64_t)c->prr_delivered * c->ssthresh + c->prr_flight - 1) /
+				 c->prr_flight) -
+		       c->prr_out;
+	} else {
+		int64_t limit =
+			RP_MAX((int64_t)c->prr_delivered - c->prr_out, (int64_t)delivered) + c->mss;
+
+		send = RP_MIN((int64_t)c->ssthresh - flight, limit);
+	}
+	/* The first retransmission is due at once. */
+	send = RP_MAX(send, c->prr_out == 0 ? (int64_t)c->mss : 0);
+	c->cwnd = flight + (uint32_t)send;
+}
+
+static void leave_recovery(struct tcp_conn *c)
+{
+	if (c->ca_state == TCP_CA_RECOVERY)
+		c->cwnd = RP_MAX(c->ssthresh, 2u * c->mss);
+	c->ca_state = TCP_CA_OPEN;
+	c->dupacks = 0;
+	c->dup_bytes = 0;
+	if (c->reo_persist > 0 && --c->reo_persist == 0)
+		c->reo_mult = 1;
+}
+
+static void try_undo(struct tcp_conn *c)
+{
+	c->flags &= ~TCPF_UNDO;
+	tcp_stack_of(c)->counters->undo++;
+	c->stat_undo++;
+	c->cwnd = RP_MAX(c->cwnd, c->undo_cwnd);
+	c->ssthresh = RP_MAX(c->ssthresh, c->undo_ssthresh);
+	c->cc->on_undo(c);
+	if (c->lost_bytes == 0) {
+		c->ca_state = TCP_CA_OPEN;
+		c->backoff = 0;
+	}
+}
+
+/* RFC 8985 6.2 step 4, and the count of retransmissions that were not needed. */
+static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
+{
+	uint32_t bytes = block->end - block->start;
+
+	tcp_stack_of(c)->counters->dsack_rx++;
+	if (c->flags & TCPF_TLP_OUT && c->flags & TCPF_TLP_RTX && block->end == c->tlp_end) {
+		c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX); /* the probe was not needed */
+		return;
+	}
+	if (rp_seq_geq(c->snd_una, c->reo_round_end)) {
+		c->reo_round_end = c->snd_nxt;
+		c->reo_mult = (uint8_t)RP_MIN(c->reo_mult + 1, UINT8_MAX);
+		c->reo_persist = REO_PERSIST;
+	}
+	if (c->flags & TCPF_UNDO && c->undo_bytes > 0 && rp_seq_geq(block->start, c->undo_una) &&
+		rp_seq_leq(block->end, c->undo_end)) {
+		c->undo_bytes -= RP_MIN(bytes, c->undo_bytes);
+		if (c->undo_bytes == 0)
+			try_undo(c);
+	}
+}
+
+static void sack_mark(struct tcp_conn *c, struct tseg *t, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	uint32_t span = tseg_span(t);
+
+	tcp_rack_delivered(c, t, r, now_ns);
+	if (t->flags & TSEG_LOST)
+		c->lost_bytes -= span;
+	else
+		c->pipe -= span;
+	rp_list_unlink(&t->xmit);
+	t->flags = (uint8_t)((t->flags & ~TSEG_LOST) | TSEG_SACKED);
+	c->sacked_bytes += span;
+	c->sacked_count++;
+	r->delivered += span;
+}
+
+/* The first segment whose end is behind `seq`, looked for from where the last search ended. */
+static struct tseg *sack_seek(const struct tcp_conn *c, uint32_t seq)
+{
+	struct rp_list *l = c->sack_hint ? &c->sack_hint->link : c->segs.next;
+
+	while (l->prev != &c->segs && rp_seq_gt(tseg_end(tseg_of_link(l->prev)), seq))
+		l = l->prev;
+	while (l != &c->segs && rp_seq_leq(tseg_end(tseg_of_link(l)), seq))
+		l = l->next;
+	return l == &c->segs ? NULL : tseg_of_link(l);
+}
+
+static void sack_block(
+	struct tcp_conn *c, struct tcp_range b, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	uint32_t from = b.start;
+	struct tseg *t;
+
+	/* What an earlier acknowledgement said already needs no second walk. */
+	for (unsigned i = 0; i < c->sack_cache_count; i++) {
+		const struct tcp_range *k = &c->sack_cache[i];
+
+		if (rp_seq_leq(k->start, b.start) && rp_seq_gt(k->end, from))
+			from = k->end;
+	}
+	if (rp_seq_geq(from, b.end))
+		return;
+	for (t = sack_seek(c, from); t && t->flags & TSEG_SENT; t = tseg_of_link(t->link.next)) {
+		if (rp_seq_gt(tseg_end(t), b.end))
+			break;
+		c->sack_hint = t;
+		if (rp_seq_geq(t->seq, b.start) && !(t->flags & TSEG_SACKED))
+			sack_mark(c, t, r, now_ns);
+		if (t->link.next == &c->segs)
+			break;
+	}
+}
+
+void tcp_sack_input(struct tcp_conn *c, const struct tcp_segment_in *in, struct tcp_ack_result *r,
+	uint64_t now_ns)
+{
+	const struct tcp_range *b = in->opt.sack;
+	struct tcp_range valid[TCP_SACK_BLOCKS_MAX];
+	unsigned n = 0, first = 0;
+
+	if (!(c->flags & TCPF_SACK) || in->opt.sack_count == 0)
+		return;
+	/* RFC 2883 4: the first block, where it is acknowledged already or lies in the second. */
+	if (rp_seq_lt(b[0].start, b[0].end) && b[0].end - b[0].start <= c->snd_wnd_max &&
+		(rp_seq_leq(b[0].end, in->ack) ||
+			(in->opt.sack_count > 1 && rp_seq_geq(b[0].start, b[1].start) &&
+				rp_seq_leq(b[0].end, b[1].end)))) {
+		r->dsack = true;
+		dsack_received(c, &b[0]);
+		first = 1;
+	}
+	for (unsigned i = first; i < in->opt.sack_count; i++) {
+		unsigned k = n;
+
+		if (!rp_seq_lt(b[i].start, b[i].end) || rp_seq_lt(b[i].start, c->snd_una) ||
+			rp_seq_gt(b[i].end, c->snd_nxt))
+			continue;
+		/* In sequence, else an older hole would look like reordering. */
+		for (; k > 0 && rp_seq_gt(valid[k - 1].start, b[i].start); k--)
+			valid[k] = valid[k - 1];
+		valid[k] = b[i];
+		n++;
+	}
+	for (unsigned i = 0; i < n; i++)
+		sack_block(c, valid[i], r, now_ns);
+	if (n > 0) {
+		memcpy(c->sack_cache, valid, n * sizeof(valid[0]));
+		c->sack_cache_count = n;
+	}
+}
+
+/* RFC 8985 7.4.2: did the probe repair a loss that nobody else saw? */
+static void tlp_on_ack(struct tcp_conn *c, const struct tcp_ack_result *r)
+{
+	if (!(c->flags & TCPF_TLP_OUT) || rp_seq_lt(c->snd_una, c->tlp_end))
+		return;
+	if (!(c->flags & TCPF_TLP_RTX) || r->dsack || (r->dupack && c->snd_una == c->tlp_end)) {
+		c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX);
+	} else if (rp_seq_gt(c->snd_una, c->tlp_end)) {
+		c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX);
+		if (c->ca_state == TCP_CA_OPEN) {
+			c->ssthresh = c->cc->ssthresh(c);
+			c->cwnd = RP_MIN(c->cwnd, c->ssthresh);
+		}
+	} else if (rp_list_empty(&c->segs)) {
+		/* All is acknowledged: whether it was the probe that did it shows with what
+		 * follows. */
+		return;
+	}
+}
+
+/* Without SACK: RFC 6582, the duplicate acknowledgements standing in for what left the network. */
+static void reno_on_ack(struct tcp_conn *c, struct tcp_ack_result *r)
+{
+	struct tseg *head;
+
+	if (r->acked > 0) {
+		uint32_t gone = r->acked > c->mss ? r->acked - c->mss : 0;
+
+		c->dup_bytes -= RP_MIN(gone, c->dup_bytes);
+		c->dupacks = 0;
+		if (c->ca_state == TCP_CA_OPEN)
+			c->dup_bytes = 0;
+	} else if (r->dupack) {
+		c->dupacks = (uint8_t)RP_MIN(c->dupacks + 1, UINT8_MAX);
+		if (c->dup_bytes + c->mss < c->pipe)
+			c->dup_bytes += c->mss;
+		r->delivered += c->mss;
+	}
+	head = tcp_head(c);
+	if (!head || !tseg_in_pipe(head))
+		return;
+	if (c->ca_state == TCP_CA_OPEN && c->dupacks == DUP_THRESHOLD &&
+		rp_seq_geq(c->snd_una, c->recover)) {
+		r->lost += tseg_span(head);
+		tcp_mark_lost(c, head);
+	} else if (c->ca_state == TCP_CA_RECOVERY && r->acked > 0) {
+		/* A partial acknowledgement: the next one is missing as well. */
+		r->lost += tseg_span(head);
+		tcp_mark_lost(c, head);
+	}
+}
+
+void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	bool limited = c->flags & TCPF_CWND_LIMITED;
+
+	tlp_on_ack(c, r);
+	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover))
+		leave_recovery(c);
+	if (c->flags & TCPF_SACK)
+		r->lost += tcp_rack_detect(c, now_ns);
+	else
+		reno_on_ack(c, r);
+	if (c->lost_bytes > 0 && c->ca_state == TCP_CA_OPEN && tcp_synchronized(c))
+		enter_recovery(c);
+	if (c->ca_state == TCP_CA_RECOVERY) {
+		prr_update(c, r->delivered);
+	} else if (r->acked > 0 && (limited || c->ca_state == TCP_CA_LOSS)) {
+		c->cc->on_ack(c, r->acked, now_ns);
+		c->flags &= ~TCPF_CWND_LIMITED;
+	}
+}
+
+void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (tcp_rack_detect(c, now_ns) == 0)
+		return;
+	if (c->ca_state == TCP_CA_OPEN)
+		enter_recovery(c);
+	if (c->ca_state == TCP_CA_RECOVERY)
+		prr_update(c, 0);
+}
+
+void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct tseg *t = c->next_unsent;
+	bool fresh = t && t->length <= c->mss && rp_seq_leq(tseg_end(t), c->snd_una + c->snd_wnd);
+
+	if (!fresh) {
+		/* The last one that was sent: whatever comes back for it shows what is missing. */
+		t = t ? tseg_of_link(t->link.prev) : tseg_of_link(c->segs.prev);
+	}
+	c->rto_start_ns = now_ns;
+	if (!tcp_xmit(c, t, now_ns))
+		return;
+	tcp_stack_of(c)->counters->tlp++;
+	c->stat_tlp++;
+	c->flags |= TCPF_TLP_OUT;
+	if (fresh)
+		c->flags &= ~TCPF_TLP_RTX;
+	else
+		c->flags |= TCPF_TLP_RTX;
+	c->tlp_end = c->snd_nxt;
+}
+
+/* The peer dropped what it had reported (RFC 2018 8): its reports count no more. */
+static void forget_sacks(struct tcp_conn *c)
+{
+	struct rp_list *l;
+
+	tcp_stack_of(c)->counters->reneged++;
+	rp_list_foreach (l, &c->segs) {
+		struct tseg *t = tseg_of_link(l);
+
+		if (!(t->flags & TSEG_SACKED))
+			continue;
+		t->flags &= ~TSEG_SACKED;
+		c->sacked_bytes -= tseg_span(t);
+		c->sacked_count--;
+		c->pipe += tseg_span(t);
+		rp_list_push_front(&c->xmit, &t->xmit);
+		tcp_mark_lost(c, t);
+	}
+	c->sack_cache_count = 0;
+}
+
+void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_list *l, *next;
+	struct tseg *head = tcp_head(c);
+	uint64_t overdue_ns = c->rack_rtt_ns + tcp_reo_window_ns(c);
+
+	tcp_stack_of(c)->counters->rto++;
+	c->stat_rto++;
+	if (c->backoff >= 1 && c->neigh)
+		rp_neigh_suspect(tcp_stack_of(c)->net, c->neigh, now_ns);
+	if (c->ca_state == TCP_CA_OPEN || (c->ca_state == TCP_CA_LOSS && c->backoff == 0)) {
+		/* RFC 5681 (4): not again for the same loss. */
+		undo_begin(c);
+		c->ssthresh = c->cc->ssthresh(c);
+	}
+	if (head->flags & TSEG_SACKED)
+		forget_sacks(c);
+	/* RFC 8985 6.3: the first one, and those that are late by RACK. */
+	tcp_mark_lost(c, head);
+	rp_list_foreach_safe (l, next, &c->xmit) {
+		struct tseg *t = tseg_of_xmit(l);
+
+		if (!(c->flags & TCPF_SACK) || t->xmit_ns + overdue_ns <= now_ns)
+			tcp_mark_lost(c, t);
+	}
+	c->ca_state = TCP_CA_LOSS;
+	c->recover = c->snd_nxt;
+	c->dupacks = 0;
+	c->dup_bytes = 0;
+	c->cwnd = c->pipe + c->mss;
+	c->reo_ns = RP_NEVER;
+	c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX);
+	c->backoff = (uint8_t)RP_MIN(c->backoff + 1, 30);
+	c->rto_start_ns = now_ns;
+	if (head->flags & TSEG_SYN)
+		c->flags |= TCPF_SYN_RTX;
+}
+
+void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)
+{
+	uint32_t restart = tcp_initial_window(c);
+
+	/* RFC 5681 4.1: what was learned of the path has grown old. */
+	if (c->snd_una != c->snd_nxt || now_ns - c->sent_ns < RP_MAX(c->rto_ns, c->rto_min_ns))
+		return;
+	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
+	c->cwnd = RP_MIN(c->cwnd, restart);
+}

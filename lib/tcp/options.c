@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+#define OPT_END 0
+#define OPT_NOP 1
+#define OPT_MSS 2
+#define OPT_SHIFT 3
+#define OPT_SACK_PERMITTED 4
+#define OPT_SACK 5
+#define OPT_TS 8
+#define OPT_TS_HEAD 0x0101080a /* two NOPs, kind, length: what everybody sends */
+
+static uint32_t opt_load32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return rte_be_to_cpu_32(v);
+}
+
+static void opt_store32(uint8_t *p, uint32_t v)
+{
+	v = rte_cpu_to_be_32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+/* p: the option, its length checked. One with a length that its kind cannot have is ignored. */
+static void opt_take(const uint8_t *p, bool syn, struct tcp_options *out)
+{
+	unsigned kind = p[0], length = p[1];
+
+	if (kind == OPT_MSS && length == 4 && syn) {
+		out->has_mss = true;
+		out->mss = (uint16_t)(p[2] << 8 | p[3]);
+	} else if (kind == OPT_SHIFT && length == 3 && syn) {
+		out->has_shift = true;
+		out->shift = RP_MIN(p[2], TCP_SHIFT_MAX);
+	} else if (kind == OPT_SACK_PERMITTED && length == 2 && syn) {
+		out->has_sack_permitted = true;
+	} else if (kind == OPT_TS && length == 10) {
+		out->has_ts = true;
+		out->ts_value = opt_load32(p + 2);
+		out->ts_echo = opt_load32(p + 6);
+	} else if (kind == OPT_SACK && length >= 10 && (length - 2) % 8 == 0 && !syn) {
+		unsigned n = (length - 2) / 8;
+
+		for (unsigned i = 0; i < n && i < TCP_SACK_BLOCKS_MAX; i++) {
+			out->sack[i].start = opt_load32(p + 2 + 8 * i);
+			out->sack[i].end = opt_load32(p + 6 + 8 * i);
+		}
+		out->sack_count = (uint8_t)RP_MIN(n, TCP_SACK_BLOCKS_MAX);
+	}
+}
+
+bool tcp_options_parse(const uint8_t *p, unsigned length, bool syn, struct tcp_options *out)
+{
+	out->has_mss = out->has_shift = out->has_sack_permitted = out->has_ts = false;
+	out->sack_count = 0;
+	if (length == TCP_TS_BYTES && opt_load32(p) == OPT_TS_HEAD) {
+		out->has_ts = true;
+		out->ts_value = opt_load32(p + 4);
+		out->ts_echo = opt_load32(p + 8);
+		return true;
+	}
+	while (length > 0) {
+		unsigned n;
+
+		if (p[0] == OPT_END)
+			break;
+		if (p[0] == OPT_NOP) {
+			p++;
+			length--;
+			continue;
+		}
+		if (length < 2 || p[1] < 2 || p[1] > length)
+			return false;
+		n = p[1];
+		opt_take(p, syn, out);
+		p += n;
+		length -= n;
+	}
+	return true;
+}
+
+unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo)
+{
+	opt_store32(p, OPT_TS_HEAD);
+	opt_store32(p + 4, value);
+	opt_store32(p + 8, echo);
+	return TCP_TS_BYTES;
+}
+
+unsigned tcp_options_build(
+	const struct tcp_conn *c, uint8_t *p, unsigned sack_room, unsigned *sacks, uint64_t now_ns)
+{
+	struct tcp_range blocks[TCP_SACK_BLOCKS_MAX];
+	unsigned n = 0, count = 0;
+
+	if (c->flags & TCPF_TS)
+		n = tcp_options_build_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
+	if (c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK)) {
+		sack_room = RP_MIN(sack_room, TCP_OPTIONS_MAX - n);
+		if (sack_room >= 12)
+			count = tcp_sack_blocks(c, blocks, RP_MIN((sack_room - 4) / 8, 4u));
+	}
+	if (count > 0) {
+		p[n] = OPT_NOP;
+		p[n + 1] = OPT_NOP;
+		p[n + 2] = OPT_SACK;
+		p[n + 3] = (uint8_t)(2 + 8 * count);
+		for (unsigned i = 0; i < count; i++) {
+			opt_store32(p + n + 4 + 8 * i, blocks[i].start);
+			opt_store32(p + n + 8 + 8 * i, blocks[i].end);
+		}
+		n += 4 + 8 * count;
+	}
+	*sacks = count;
+	return n;
+}
+
+unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t now_ns)
+{
+	const struct rp_tcp_stack *s = tcp_stack_of(c);
+	unsigned n = 4;
+
+	p[0] = OPT_MSS;
+	p[1] = 4;
+	p[2] = (uint8_t)(s->mss >> 8);
+	p[3] = (uint8_t)s->mss;
+	if (c->flags & TCPF_TS) {
+		n += tcp_options_build_ts(p + n, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
+		if (c->flags & TCPF_SACK) {
+			/* In place of the two NOPs. */
+			p[4] = OPT_SACK_PERMITTED;
+			p[5] = 2;
+		}
+	} else if (c->flags & TCPF_SACK) {
+		p[n] = OPT_NOP;
+		p[n + 1] = OPT_NOP;
+		p[n + 2] = OPT_SACK_PERMITTED;
+		p[n + 3] = 2;
+		n += 4;
+	}
+	if (c->flags & TCPF_SHIFT) {
+		p[n] = OPT_NOP;
+		p[n + 1] = OPT_SHIFT;
+		p[n + 2] = 3;
+		p[n + 3] = s->rcv_shift;
+		n += 4;
+	}
+	return n;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+/* Frames of one packet header: Ethernet and IP are filled in by the network layer. */
+#define OUT_HEADERS (RP_NET_HEADROOM + TCP_HEADER_BYTES)
+
+/* The TCP header of a new packet; options lie behind it already. */
+static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq, uint32_t ack,
+	uint8_t flags, uint16_t window, unsigned options)
+{
+	struct tcp_header *h = rte_pktmbuf_mtod_offset(m, struct tcp_header *, RP_NET_HEADROOM);
+
+	h->src_port = rte_cpu_to_be_16(key->local_port);
+	h->dst_port = rte_cpu_to_be_16(key->remote_port);
+	h->seq = rte_cpu_to_be_32(seq);
+	h->ack = rte_cpu_to_be_32(ack);
+	h->offset = (uint8_t)((TCP_HEADER_BYTES + options) / 4 << 4);
+	h->flags = flags;
+	h->window = rte_cpu_to_be_16(window);
+	h->urgent = 0;
+}
+
+static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
+{
+	struct rte_mbuf *m;
+
+	if (rp_net_tx_room(s->net, control) == 0)
+		return NULL;
+	m = rte_pktmbuf_alloc(control ? s->net_config.control_pool : s->net_config.header_pool);
+	if (!m) {
+		s->counters->alloc_failed++;
+		s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
+	}
+	return m;
+}
+
+static uint8_t *out_options(struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod_offset(m, uint8_t *, OUT_HEADERS);
+}
+
+/* The acknowledgement is on its way. */
+static void out_acked(struct tcp_conn *c, unsigned sacks)
+{
+	bool sack_owed = c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK);
+
+	c->last_ack_sent = c->rcv_nxt;
+	if (sack_owed && sacks == 0)
+		return; /* a full segment had no room for it */
+	c->flags &= ~(TCPF_ACK_NOW | TCPF_ACK_DELAYED | TCPF_DSACK);
+}
+
+bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *m = out_alloc(s, true);
+	unsigned options, sacks;
+
+	if (!m)
+		return false;
+	options = tcp_options_build(c, out_options(m), TCP_OPTIONS_MAX, &sacks, now_ns);
+	m->data_len = (uint16_t)(OUT_HEADERS + options);
+	m->pkt_len = m->data_len;
+	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
+	out_acked(c, sacks);
+	s->counters->tx_segments++;
+	if (flags & TCP_RST)
+		s->counters->rst_sent++;
+	else
+		s->counters->acks_sent++;
+	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
+		&c->key.remote, 0, now_ns);
+	return true;
+}
+
+void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	/* RFC 5961 7: a connection's own limit first, so that one cannot use up the others'. */
+	if (!tcp_bucket_take(&c->challenge, now_ns, 50 * RP_NS_PER_MS, 10) ||
+		!tcp_bucket_take(&s->challenge, now_ns, RP_NS_PER_MS, 100))
+		return;
+	if (tcp_send_control(c, c->snd_nxt, TCP_ACK, now_ns))
+		s->counters->challenge_acks++;
+}
+
+/* Attaches the payload of `t` behind the header in `m`; false: no buffer. */
+static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *p = t->payload;
+
+	if (rp_net_needs_sum(s->net) && !(t->flags & TSEG_SUM)) {
+		t->sum = rp_csum_chain(p, t->offset, t->length);
+		t->flags |= TSEG_SUM;
+	}
+	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
+		rp_mbuf_copy_out(
+			p, t->offset, rte_pktmbuf_mtod_offset(m, void *, m->data_len), t->length);
+		m->data_len = (uint16_t)(m->data_len + t->length);
+		m->pkt_len = m->data_len;
+		return true;
+	}
+	if (t->offset == 0 && t->length == p->pkt_len) {
+		tcp_mbuf_ref(p);
+	} else {
+		p = tcp_mbuf_slice(s->net_config.header_pool, p, t->offset, t->length);
+		if (!p) {
+			s->counters->alloc_failed++;
+			s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
+			return false;
+		}
+	}
+	m->next = p;
+	m->nb_segs = (uint16_t)(1 + p->nb_segs);
+	m->pkt_len += t->length;
+	return true;
+}
+
+static uint8_t out_flags(const struct tcp_conn *c, const struct tseg *t)
+{
+	uint8_t flags = c->state == TCPS_SYN_SENT ? 0 : TCP_ACK;
+
+	if (t->flags & TSEG_SYN)
+		flags |= TCP_SYN;
+	if (t->flags & TSEG_FIN)
+		flags |= TCP_FIN;
+	if (t->length > 0 && t->link.next == &c->segs)
+		flags |= TCP_PSH; /* nothing is queued behind it (RFC 9293 MUST-61) */
+	return flags;
+}
+
+/* What the queue and the sums have to say of a transmission. */
+static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
+{
+	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
+	uint32_t span = tseg_span(t);
+
+	if (c->snd_una == c->snd_nxt) {
+		c->rto_start_ns = now_ns;
+		c->backoff = c->timer == TCP_TIMER_PERSIST ? 0 : c->backoff;
+		c->timer = TCP_TIMER_NONE;
+	}
+	if (c->ca_state == TCP_CA_RECOVERY)
+		c->prr_out += span;
+	if (!(t->flags & TSEG_SENT)) {
+		t->flags |= TSEG_SENT;
+		c->snd_nxt = t->seq + span;
+		c->pipe += span;
+		c->next_unsent = t->link.next == &c->segs ? NULL : tseg_of_link(t->link.next);
+		c->tlp_start_ns = now_ns;
+		c->stat_sent += t->length;
+		n->tx_bytes += t->length;
+	} else {
+		if (t->flags & TSEG_LOST) {
+			t->flags &= ~TSEG_LOST;
+			c->lost_bytes -= span;
+			c->pipe += span;
+		}
+		rp_list_unlink(&t->xmit);
+		t->flags |= TSEG_RTX;
+		t->retransmits = (uint8_t)RP_MIN(t->retransmits + 1, UINT8_MAX);
+		if (c->flags & TCPF_UNDO)
+			c->undo_bytes += span;
+		c->stat_rtx++;
+		n->rtx_segments++;
+		n->rtx_bytes += t->length;
+	}
+	rp_list_push_back(&c->xmit, &t->xmit);
+	t->xmit_ns = c->sent_ns = now_ns;
+}
+
+bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	unsigned options, sacks = 0, sack_room;
+	struct rte_mbuf *m;
+	bool syn = t->flags & TSEG_SYN;
+
+	if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
+		return false;
+	m = out_alloc(s, t->length == 0);
+	if (!m)
+		return false;
+	sack_room = RP_MIN((unsigned)(c->mss - t->length), TCP_OPTIONS_MAX);
+	if (syn)
+		options = tcp_options_build_syn(c, out_options(m), now_ns);
+	else
+		options = tcp_options_build(c, out_options(m), sack_room, &sacks, now_ns);
+	m->data_len = (uint16_t)(OUT_HEADERS + options);
+	m->pkt_len = m->data_len;
+	if (t->length > 0 && !out_payload(c, t, m)) {
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, out_flags(c, t),
+		tcp_window_select(c, syn), options);
+	out_account(c, t, now_ns);
+	out_acked(c, sacks);
+	s->counters->tx_segments++;
+	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
+		&c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
+	return true;
+}
+
+void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t now_ns)
+{
+	struct rp_list nobody;
+	struct rp_neigh *neigh;
+	struct rte_mbuf *m;
+	unsigned options = 0;
+
+	rp_list_init(&nobody);
+	neigh = rp_neigh_ref(s->net, &r->key->remote, &nobody, now_ns);
+	if (!neigh)
+		return;
+	m = out_alloc(s, true);
+	if (m) {
+		if (r->ts)
+			options = tcp_options_build_ts(out_options(m), r->ts_value, r->ts_echo);
+		m->data_len = (uint16_t)(OUT_HEADERS + options);
+		m->pkt_len = m->data_len;
+		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
+		s->counters->tx_segments++;
+		rp_net_output_tcp(s->net, neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
+			&r->key->remote, 0, now_ns);
+	}
+	rp_neigh_unref(s->net, neigh, &nobody);
+}
+
+void tcp_reset_unknown(struct rp_tcp_stack *s, const struct flow_key *key,
+	const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	struct tcp_reply r = {.key = key, .flags = TCP_RST};
+
+	if (!tcp_bucket_take(&s->rst, now_ns, RP_NS_PER_MS, 200))
+		return;
+	if (in->flags & TCP_ACK) {
+		r.seq = in->ack;
+	} else {
+		r.flags |= TCP_ACK;
+		r.ack = tcp_seg_in_end(in);
+	}
+	s->counters->rst_sent++;
+	tcp_send_reply(s, &r, now_ns);
+}
+
+enum out_result { OUT_DONE, OUT_BLOCKED, OUT_MORE };
+
+static enum out_result out_lost(struct tcp_conn *c, uint64_t now_ns)
+{
+	while (!rp_list_empty(&c->lost)) {
+		struct tseg *t = tseg_of_xmit(c->lost.next);
+		uint32_t flight = tcp_flight(c);
+
+		if (flight > 0 && flight + RP_MIN(tseg_span(t), c->mss) > c->cwnd)
+			return OUT_DONE;
+		if (!tcp_xmit(c, t, now_ns))
+			return OUT_BLOCKED;
+	}
+	return OUT_DONE;
+}
+
+/*
+ * Makes `t` fit the window; false: it may not go now. Silly windows (RFC 9293 3.8.6.2.1): a piece
+ * is sent only where it is half of what the peer ever offered; else the persist timer decides.
+ */
+static bool out_fit_window(struct tcp_conn *c, struct tseg *t)
+{
+	int32_t room = (int32_t)(c->snd_una + c->snd_wnd - c->snd_nxt);
+	uint32_t want = RP_MIN(t->length, (uint32_t)c->mss);
+
+	if (t->flags & TSEG_SYN)
+		return true;
+	if (room <= 0)
+		return false;
+	if (want <= (uint32_t)room)
+		return true;
+	return (uint32_t)room >= c->snd_wnd_max / 2 && tcp_sendq_split(c, t, (uint32_t)room);
+}
+
+static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
+{
+	uint32_t quantum = TCP_QUANTUM_BYTES;
+	struct tseg *t;
+
+	if (c->next_unsent)
+		tcp_cwnd_after_idle(c, now_ns);
+	while ((t = c->next_unsent)) {
+		uint32_t flight = tcp_flight(c), span;
+
+		if (!(t->flags & TSEG_SYN) && !tcp_synchronized(c))
+			return OUT_DONE;
+		if (!out_fit_window(c, t))
+			return OUT_DONE;
+		if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
+			return OUT_BLOCKED;
+		span = tseg_span(t);
+		if (flight > 0 && flight + t->length > c->cwnd) {
+			c->flags |= TCPF_CWND_LIMITED;
+			return OUT_DONE;
+		}
+		if (!tcp_xmit(c, t, now_ns))
+			return OUT_BLOCKED;
+		if (span >= quantum)
+			return c->next_unsent ? OUT_MORE : OUT_DONE;
+		quantum -= span;
+	}
+	/* In slow start the window may grow to twice of what was in use (RFC 5681, RFC 7661 4.3).
+	 */
+	if (c->cwnd < c->ssthresh && c->pipe > c->cwnd / 2)
+		c->flags |= TCPF_CWND_LIMITED;
+	return OUT_DONE;
+}
+
+static void out_block(struct tcp_conn *c)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	if (c->flags & TCPF_BLOCKED)
+		return;
+	rp_list_unlink(&c->dirty);
+	c->flags |= TCPF_BLOCKED;
+	rp_list_push_back(&s->blocked, &c->dirty);
+}
+
+void tcp_output(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	enum out_result result;
+
+	if (c->state == TCPS_CLOSED)
+		return;
+	result = out_lost(c, now_ns);
+	if (result == OUT_DONE && rp_list_empty(&c->lost))
+		result = out_new(c, now_ns);
+	if (tcp_window_update_due(c)) {
+		if (!(c->flags & (TCPF_ACK_NOW | TCPF_ACK_DELAYED)))
+			s->counters->window_updates++;
+		c->flags |= TCPF_ACK_NOW;
+	}
+	if (c->flags & TCPF_ACK_NOW && c->state != TCPS_SYN_SENT) {
+		if (!tcp_send_control(c, c->snd_nxt, TCP_ACK, now_ns))
+			result = OUT_BLOCKED;
+	}
+	if (result == OUT_BLOCKED)
+		out_block(c);
+	else if (result == OUT_MORE)
+		tcp_mark_dirty(c);
+	tcp_arm(c, now_ns);
+}

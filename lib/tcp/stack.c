@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <tcp/siphash.h>
+#include <tcp/tcp_priv.h>
+
+#define STACK_TIMER_BUDGET 64  /* a poll */
+#define STACK_DIRTY_BUDGET 512 /* connections served a poll */
+
+static void stack_defaults(struct rp_tcp_config *c)
+{
+	if (!c->connections_max)
+		c->connections_max = 1024;
+	if (!c->listeners_max)
+		c->listeners_max = 16;
+	if (!c->time_wait_max)
+		c->time_wait_max = 4 * c->connections_max;
+	if (!c->segments_max)
+		c->segments_max = 65536;
+	if (!c->reassembly_max)
+		c->reassembly_max = 4096;
+	if (!c->backlog)
+		c->backlog = 128;
+	if (!c->send_buffer_bytes)
+		c->send_buffer_bytes = 1 << 20;
+	if (!c->receive_buffer_bytes)
+		c->receive_buffer_bytes = 1 << 20;
+	if (!c->ooo_ranges_max)
+		c->ooo_ranges_max = 128;
+	if (!c->ooo_mbufs_max)
+		c->ooo_mbufs_max = 1024;
+	if (!c->port_first)
+		c->port_first = 32768;
+	if (!c->port_last)
+		c->port_last = 60999;
+	if (!c->rto_min_ns)
+		c->rto_min_ns = 200 * RP_NS_PER_MS;
+	if (!c->rto_max_ns)
+		c->rto_max_ns = 60 * RP_NS_PER_S;
+	if (!c->ack_delay_max_ns)
+		c->ack_delay_max_ns = 40 * RP_NS_PER_MS;
+	if (!c->user_timeout_ns)
+		c->user_timeout_ns = 180 * RP_NS_PER_S;
+	if (!c->time_wait_ns)
+		c->time_wait_ns = 60 * RP_NS_PER_S;
+	if (!c->fin_wait_ns)
+		c->fin_wait_ns = 60 * RP_NS_PER_S;
+}
+
+static bool stack_config_ok(const struct rp_tcp_config *c)
+{
+	const uint32_t records_max = 1u << 28;
+
+	return c->connections_max < records_max && c->time_wait_max < records_max &&
+	       c->segments_max < records_max && c->reassembly_max < records_max &&
+	       c->listeners_max <= 1024 && c->port_first <= c->port_last &&
+	       c->receive_buffer_bytes <= 1u << 30 && c->receive_buffer_bytes >= 2048 &&
+	       c->send_buffer_bytes <= 1u << 30 && c->send_buffer_bytes >= 2048 &&
+	       c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
+	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
+		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
+			       TCP_OPTIONS_MAX &&
+	       (!c->net.control_pool || rte_pktmbuf_data_room_size(c->net.control_pool) >=
+						RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM +
+							TCP_HEADER_BYTES + 2 * TCP_OPTIONS_MAX);
+}
+
+static void stack_neigh_failed(void *ctx, struct rp_list *user, uint64_t now_ns)
+{
+	struct tcp_conn *c = RP_CONTAINER_OF(user, struct tcp_conn, neigh_user);
+
+	/* An open connection lives on: the way may come back before the user timeout. */
+	if (c->state == TCPS_SYN_SENT)
+		c->flags |= TCPF_NEIGH_FAILED;
+	c->flags |= TCPF_SOFT_ERROR;
+	tcp_mark_dirty(c);
+}
+
+static int stack_alloc(struct rp_tcp_stack *s)
+{
+	const struct rp_tcp_config *c = &s->config;
+	uint64_t secret[2];
+
+	memcpy(secret, c->secret, sizeof(secret));
+	secret[0] ^= siphash24(c->secret, "flow", 4);
+	secret[1] ^= siphash24(c->secret, "table", 5);
+	s->conns = calloc(c->connections_max, sizeof(*s->conns));
+	s->dead = calloc(c->connections_max, sizeof(*s->dead));
+	s->tsegs = calloc(c->segments_max, sizeof(*s->tsegs));
+	s->ooos = calloc(c->reassembly_max, sizeof(*s->ooos));
+	s->listeners = calloc(c->listeners_max, sizeof(*s->listeners));
+	if (!s->conns || !s->dead || !s->tsegs || !s->ooos || !s->listeners || tcp_tw_init(s) ||
+		flow_init(&s->flows, c->connections_max + c->time_wait_max, secret))
+		return -ENOMEM;
+	s->flows.a = (const uint8_t *)s->conns;
+	s->flows.a_stride = sizeof(*s->conns);
+	s->flows.b = (const uint8_t *)s->tws;
+	s->flows.b_stride = sizeof(*s->tws);
+	s->flows.split = c->connections_max;
+	for (uint32_t i = 0; i < c->connections_max; i++)
+		s->conns[i].next_free = i + 1 < c->connections_max ? i + 1 : FLOW_NONE;
+	for (uint32_t i = 0; i < c->segments_max; i++)
+		rp_list_push_back(&s->tseg_free, &s->tsegs[i].link);
+	for (uint32_t i = 0; i < c->reassembly_max; i++)
+		rp_list_push_back(&s->ooo_free, &s->ooos[i].link);
+	return 0;
+}
+
+struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->config = *config;
+	stack_defaults(&s->config);
+	if (!stack_config_ok(&s->config)) {
+		free(s);
+		errno = EINVAL;
+		return NULL;
+	}
+	s->transport.ops = rp_tcp_ops;
+	s->transport.name = "tcp";
+	s->counters = config->counters ? config->counters : &s->own_counters;
+	s->now_ns = now_ns;
+	s->rand.state = config->seed;
+	rp_list_init(&s->dirty);
+	rp_list_init(&s->blocked);
+	rp_list_init(&s->tseg_free);
+	rp_list_init(&s->ooo_free);
+	wheel_init(&s->wheel, now_ns);
+	while ((s->config.receive_buffer_bytes >> s->rcv_shift) > UINT16_MAX)
+		s->rcv_shift++;
+	s->port_counter = (uint32_t)rp_rand_u64(&s->rand);
+	s->net_config = s->config.net;
+	if (!s->net_config.control_pool)
+		s->net_config.control_pool = s->net_config.header_pool;
+	s->net_config.on_neigh_failed = stack_neigh_failed;
+	if (!s->net_config.on_neigh)
+		s->net_config.ctx = s;
+	if (stack_alloc(s)) {
+		rp_tcp_destroy(s);
+		errno = ENOMEM;
+		return NULL;
+	}
+	s->net = rp_net_create(&s->net_config, now_ns);
+	if (!s->net) {
+		int error = errno;
+
+		rp_tcp_destroy(s);
+		errno = error;
+		return NULL;
+	}
+	s->mss = (uint16_t)(s->net_config.iface.mtu - 40);
+	return s;
+}
+
+void rp_tcp_destroy(struct rp_tcp_stack *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; s->conns && i < s->conn_top; i++)
+		if (s->conns[i].base.transport && !(s->conns[i].flags & TCPF_DEAD))
+			tcp_conn_kill(&s->conns[i]);
+	rp_net_destroy(s->net);
+	flow_free(&s->flows);
+	free(s->conns);
+	free(s->dead);
+	free(s->tsegs);
+	free(s->ooos);
+	free(s->listeners);
+	free(s->tws);
+	free(s);
+}
+
+void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
+{
+	struct rp_net_packet packets[RP_NET_BURST];
+	struct flow_key keys[RP_NET_BURST];
+	uint32_t hashes[RP_NET_BURST];
+
+	s->now_ns = RP_MAX(s->now_ns, now_ns);
+	for (unsigned done = 0; done < n;) {
+		unsigned burst = RP_MIN(n - done, (unsigned)RP_NET_BURST), k;
+
+		k = rp_net_rx(s->net, frames + done, burst, packets, now_ns);
+		done += burst;
+		for (unsigned i = 0; i < k; i++) {
+			const struct tcp_header *h;
+
+			if (packets[i].kind != RP_NET_TCP)
+				continue;
+			h = rte_pktmbuf_mtod_offset(
+				packets[i].m, const struct tcp_header *, packets[i].l4_offset);
+			keys[i] = (struct flow_key){
+				.remote = packets[i].remote,
+				.local_port = rte_be_to_cpu_16(h->dst_port),
+				.remote_port = rte_be_to_cpu_16(h->src_port),
+			};
+			hashes[i] = flow_hash(&s->flows, &keys[i]);
+			flow_prefetch(&s->flows, hashes[i]);
+		}
+		for (unsigned i = 0; i < k; i++) {
+			if (packets[i].kind == RP_NET_TCP)
+				tcp_input(s, &packets[i], hashes[i], &keys[i], now_ns);
+			else
+				tcp_icmp(s, &packets[i], now_ns);
+		}
+	}
+}
+
+/* The owner of the listener decides. False: the connection is gone. */
+static bool serve_accept(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct tcp_listener *l = c->listener;
+	struct rp_endpoint peer = {.family = 4, .port = c->key.remote_port};
+	const struct rp_conn_events *events = NULL;
+	void *ctx = NULL;
+
+	memcpy(peer.addr, &c->key.remote.b[12], 4);
+	c->flags &= ~TCPF_EV_ACCEPT;
+	tcp_half_open_done(c);
+	if (l->accept(l->ctx, &c->base, &peer, &events, &ctx, now_ns) || !events) {
+		if (!(c->flags & TCPF_DEAD)) {
+			tcp_send_control(c, c->snd_nxt, TCP_RST | TCP_ACK, now_ns);
+			tcp_conn_kill(c);
+		}
+		return false;
+	}
+	c->events = events;
+	c->events_ctx = ctx;
+	return !(c->flags & TCPF_DEAD);
+}
+
+static bool serve_writable(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	uint32_t space = c->base.transport->ops->send_space(&c->base);
+
+	if (s->starved || c->flags & (TCPF_FIN_QUEUED | TCPF_EV_CLOSE) ||
+		(space < RP_MIN(c->want_bytes, s->config.send_buffer_bytes / 2) && tcp_queued(c)))
+		return true;
+	c->flags &= ~TCPF_WANT_WRITE;
+	if (c->events->on_writable)
+		c->events->on_writable(c->events_ctx, &c->base, now_ns);
+	return !(c->flags & TCPF_DEAD);
+}
+
+static bool serve_data(struct tcp_conn *c, uint64_t now_ns)
+{
+	uint32_t bytes = c->rx.bytes;
+
+	c->unconsumed += bytes;
+	c->events->on_data(c->events_ctx, &c->base, tcp_chain_take(&c->rx), now_ns);
+	return !(c->flags & TCPF_DEAD);
+}
+
+/* One turn of a connection: its events, in their order, then its output. */
+static void serve(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (c->flags & TCPF_NEIGH_FAILED) {
+		c->flags &= ~TCPF_NEIGH_FAILED;
+		if (c->state == TCPS_SYN_SENT)
+			tcp_conn_close(c, RP_CLOSE_UNREACHABLE);
+	}
+	if (c->flags & TCPF_EV_ACCEPT && !serve_accept(c, now_ns))
+		return;
+	if (c->flags & TCPF_EV_OPEN) {
+		c->flags &= ~TCPF_EV_OPEN;
+		c->events->on_open(c->events_ctx, &c->base, now_ns);
+		if (c->flags & TCPF_DEAD)
+			return;
+	}
+	if (c->rx.bytes > 0 && c->events && !serve_data(c, now_ns))
+		return;
+	if (c->flags & TCPF_EV_FIN) {
+		c->flags &= ~TCPF_EV_FIN;
+		if (c->events->on_peer_fin)
+			c->events->on_peer_fin(c->events_ctx, &c->base, now_ns);
+		if (c->flags & TCPF_DEAD)
+			return;
+	}
+	if (c->flags & TCPF_WANT_WRITE && !serve_writable(c, now_ns))
+		return;
+	if (c->flags & TCPF_EV_CLOSE) {
+		const struct rp_conn_events *events = c->events;
+		void *ctx = c->events_ctx;
+
+		events->on_close(ctx, &c->base, c->close_reason, now_ns);
+		tcp_conn_kill(c);
+		return;
+	}
+	tcp_output(c, now_ns);
+}
+
+/* Segments are free again: those that were refused for lack of them are told. */
+static void stack_feed_starved(struct rp_tcp_stack *s)
+{
+	if (s->tseg_count > s->config.segments_max / 4 * 3)
+		return;
+	s->starved = false;
+	for (uint32_t i = 0; i < s->conn_top; i++)
+		if (s->conns[i].flags & TCPF_WANT_WRITE)
+			tcp_mark_dirty(&s->conns[i]);
+}
+
+static void stack_unblock(struct rp_tcp_stack *s, uint64_t now_ns)
+{
+	struct rp_list *l;
+
+	if (now_ns < s->blocked_until_ns || rp_net_tx_room(s->net, false) == 0)
+		return;
+	while ((l = rp_list_pop_front(&s->blocked))) {
+		rp_list_entry(l, struct tcp_conn, dirty)->flags &= ~TCPF_BLOCKED;
+		rp_list_push_back(&s->dirty, l);
+	}
+}
+
+unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
+{
+	unsigned served = 0, fired = 0;
+	struct wheel_node *n;
+	struct rp_list *l;
+
+	s->now_ns = RP_MAX(s->now_ns, now_ns);
+	rp_net_poll(s->net, now_ns);
+	wheel_advance(&s->wheel, now_ns);
+	while (fired < STACK_TIMER_BUDGET && (n = wheel_pop(&s->wheel))) {
+		struct tcp_conn *c = RP_CONTAINER_OF(n, struct tcp_conn, wheel);
+
+		fired++;
+		if (tcp_deadline(c) > now_ns)
+			tcp_arm(c, now_ns);
+		else
+			tcp_timer_fired(c, now_ns);
+	}
+	if (s->starved)
+		stack_feed_starved(s);
+	if (!rp_list_empty(&s->blocked))
+		stack_unblock(s, now_ns);
+	while (served < STACK_DIRTY_BUDGET && (l = rp_list_pop_front(&s->dirty))) {
+		served++;
+		serve(rp_list_entry(l, struct tcp_conn, dirty), now_ns);
+	}
+	tcp_conn_reap(s);
+	tcp_tw_expire(s, now_ns);
+	return served + fired;
+}
+
+unsigned rp_tcp_tx(struct rp_tcp_stack *s, struct rte_mbuf **out, unsigned max)
+{
+	return rp_net_tx(s->net, out, max);
+}
+
+uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *s)
+{
+	uint64_t d;
+
+	if (!rp_list_empty(&s->dirty))
+		return 0;
+	d = RP_MIN(wheel_next(&s->wheel), rp_net_next_deadline(s->net));
+	d = RP_MIN(d, tcp_tw_next(s));
+	if (!rp_list_empty(&s->blocked) && rp_net_tx_room(s->net, false) > 0)
+		d = RP_MIN(d, s->blocked_until_ns);
+	return d;
+}
+
+void rp_tcp_set_rto_floor(struct rp_tcp_stack *s, uint64_t rto_min_ns)
+{
+	s->config.rto_min_ns = rto_min_ns;
+	for (uint32_t i = 0; i < s->conn_top; i++) {
+		struct tcp_conn *c = &s->conns[i];
+
+		if (!c->base.transport || c->flags & TCPF_DEAD)
+			continue;
+		c->rto_min_ns = rto_min_ns;
+		if (c->state != TCPS_CLOSED)
+			tcp_arm(c, s->now_ns);
+	}
+}
+
+int rp_tcp_unlisten(struct rp_tcp_stack *s, uint16_t port, uint64_t now_ns)
+{
+	struct tcp_listener *l = tcp_listener_find(s, port);
+
+	if (!l)
+		return -ENOENT;
+	for (uint32_t i = 0; l->half_open > 0 && i < s->conn_top; i++) {
+		struct tcp_conn *c = &s->conns[i];
+
+		if (!c->base.transport || c->flags & TCPF_DEAD || c->listener != l)
+			continue;
+		if (tcp_synchronized(c))
+			tcp_send_control(c, c->snd_nxt, TCP_RST | TCP_ACK, now_ns);
+		tcp_conn_kill(c);
+	}
+	l->port = 0;
+	return 0;
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_mbuf.h>
+
+#include <base/assert.h>
+#include <base/list.h>
+#include <base/mbuf.h>
+#include <base/seq32.h>
+#include <base/units.h>
+#include <net/csum.h>
+#include <tcp/flow.h>
+#include <tcp/tcp.h>
+#include <tcp/wheel.h>
+
+/* The wire. */
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_PSH 0x08
+#define TCP_ACK 0x10
+#define TCP_URG 0x20
+
+#define TCP_HEADER_BYTES 20
+#define TCP_OPTIONS_MAX 40
+#define TCP_TS_BYTES 12 /* with its padding */
+#define TCP_SACK_BLOCKS_MAX 4
+#define TCP_SHIFT_MAX 14 /* RFC 7323 2.3 */
+
+struct tcp_header {
+	uint16_t src_port, dst_port;
+	uint32_t seq, ack;
+	uint8_t offset, flags; /* offset: in the high half, in words */
+	uint16_t window, checksum, urgent;
+} __attribute__((packed, aligned(2)));
+
+struct tcp_range {
+	uint32_t start, end; /* end is behind the last byte */
+};
+
+struct tcp_options {
+	bool has_mss, has_shift, has_sack_permitted, has_ts;
+	uint8_t shift, sack_count;
+	uint16_t mss;
+	uint32_t ts_value, ts_echo;
+	struct tcp_range sack[TCP_SACK_BLOCKS_MAX];
+};
+
+/** A segment as it came in. */
+struct tcp_segment_in {
+	struct rte_mbuf *m;    /* the IP packet; NULL once somebody took it */
+	uint16_t header_bytes; /* of IP and TCP: the payload begins there */
+	uint8_t flags;
+	uint16_t window;	   /* as on the wire */
+	uint32_t seq, ack, length; /* length: of the payload that is left after trimming */
+	struct tcp_options opt;
+};
+
+static inline uint32_t tcp_seg_in_end(const struct tcp_segment_in *in)
+{
+	return in->seq + in->length + ((in->flags & TCP_SYN) != 0) + ((in->flags & TCP_FIN) != 0);
+}
+
+/* Sending. */
+
+enum {
+	TSEG_SYN = 1,
+	TSEG_FIN = 2,
+	TSEG_SENT = 4,
+	TSEG_SACKED = 8,
+	TSEG_LOST = 16,
+	TSEG_RTX = 32,	  /* was retransmitted: no round trip is measured with it (Karn) */
+	TSEG_SUM = 64,	  /* `sum` is right */
+	TSEG_OWNED = 128, /* lies in the connection, not in the slab */
+};
+
+/**
+ * A piece of the send queue, sent or not. The queue is one list in the order of sequence numbers;
+ * the connection points at the first that was not sent yet. The payload is the bytes
+ * [offset, offset + length) of a chain that is never changed once the segment was sent, since
+ * packets in flight refer to it.
+ */
+struct tseg {
+	struct rp_list link;
+	struct rp_list
+		xmit; /* in flight: by time of transmission; LOST: the lost list; else unlinked */
+	struct rte_mbuf *payload;
+	uint64_t xmit_ns; /* of the last transmission */
+	uint32_t seq, length, offset;
+	uint16_t sum;
+	uint8_t flags, retransmits;
+};
+_Static_assert(sizeof(struct tseg) == 64, "one cache line");
+
+static inline uint32_t tseg_span(const struct tseg *t)
+{
+	return t->length + ((t->flags & TSEG_SYN) != 0) + ((t->flags & TSEG_FIN) != 0);
+}
+
+static inline uint32_t tseg_end(const struct tseg *t)
+{
+	return t->seq + tseg_span(t);
+}
+
+/** Counts towards pipe: sent, and neither acknowledged nor judged lost. */
+static inline bool tseg_in_pipe(const struct tseg *t)
+{
+	return (t->flags & (TSEG_SENT | TSEG_SACKED | TSEG_LOST)) == TSEG_SENT;
+}
+
+#define tseg_of_link(l) rp_list_entry(l, struct tseg, link)
+#define tseg_of_xmit(l) rp_list_entry(l, struct tseg, xmit)
+
+/* Receiving. */
+
+/** A chain under construction. */
+struct tcp_chain {
+	struct rte_mbuf *head, *tail;
+	uint32_t bytes, mbufs;
+};
+
+/** Bytes received out of order, without a hole: [start, end). */
+struct tcp_ooo {
+	struct rp_list link;
+	uint32_t start, end;
+	uint32_t stamp; /* when it last grew: the most recent is reported first (RFC 2018 4) */
+	struct tcp_chain chain;
+};
+
+/* A connection. */
+
+enum tcp_state {
+#define X(name, text, next) TCPS_##name,
+#include <tcp/tcp_states.def>
+#undef X
+};
+
+enum tcp_ca { TCP_CA_OPEN, TCP_CA_RECOVERY, TCP_CA_LOSS };
+
+enum tcp_timer {
+	TCP_TIMER_NONE,
+	TCP_TIMER_RTO,
+	TCP_TIMER_TLP,
+	TCP_TIMER_REORDER,
+	TCP_TIMER_PERSIST,
+};
+
+enum {
+	TCPF_PASSIVE = 1 << 0,
+	TCPF_SACK = 1 << 1,
+	TCPF_TS = 1 << 2,
+	TCPF_SHIFT = 1 << 3, /* window scale agreed */
+	TCPF_IN_TABLE = 1 << 4,
+	TCPF_ACK_NOW = 1 << 5,
+	TCPF_ACK_DELAYED = 1 << 6, /* something is owed, the timer runs */
+	TCPF_FIN_QUEUED = 1 << 7,  /* the owner closed */
+	TCPF_FIN_PENDING = 1 << 8, /* ... and the FIN waits for the SYN to be acknowledged */
+	TCPF_FIN_ACKED = 1 << 9,
+	TCPF_FIN_RCVD = 1 << 10,   /* the peer's stream has ended, in order */
+	TCPF_FIN_SEEN = 1 << 11,   /* fin_seq is known */
+	TCPF_WANT_WRITE = 1 << 12, /* a send was refused */
+	TCPF_CWND_LIMITED = 1 << 13,
+	TCPF_SYN_RTX = 1 << 14,
+	TCPF_REORDERING = 1 << 15,
+	TCPF_EV_OPEN = 1 << 16,
+	TCPF_EV_ACCEPT = 1 << 17,
+	TCPF_EV_FIN = 1 << 18,
+	TCPF_EV_CLOSE = 1 << 19,
+	TCPF_DEAD = 1 << 20,	       /* no more events: waits to be freed */
+	TCPF_TLP_OUT = 1 << 21,	       /* a tail loss probe is out: tlp_end */
+	TCPF_TLP_RTX = 1 << 22,	       /* ... and it was a retransmission */
+	TCPF_UNDO = 1 << 23,	       /* undo_* are set: the last reduction may be taken back */
+	TCPF_OPTION_TIMEOUT = 1 << 24, /* the user timeout was asked for */
+	TCPF_OPTION_FLOOR = 1 << 25,   /* the RTO floor was asked for */
+	TCPF_DSACK = 1 << 26,	       /* `dsack` is to be reported */
+	TCPF_BLOCKED = 1 << 27,	       /* waits for buffers or for room in the transmit queue */
+	TCPF_SOFT_ERROR = 1 << 28,     /* ICMP said unreachable */
+	TCPF_NEIGH_FAILED = 1 << 29,
+};
+
+struct tcp_conn;
+
+/** Congestion control. All in bytes; cwnd is the connection's. */
+struct tcp_cc_ops {
+	const char *name;
+	void (*init)(struct tcp_conn *c);
+	/** `acked` bytes were newly acknowledged outside of recovery, and cwnd was the limit. */
+	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint64_t now_ns);
+	/** What ssthresh becomes after a loss. */
+	uint32_t (*ssthresh)(struct tcp_conn *c);
+	void (*on_undo)(struct tcp_conn *c);
+};
+extern const struct tcp_cc_ops tcp_cc_newreno;
+
+struct tcp_bucket {
+	uint64_t used_ns; /* tokens are used up to here */
+};
+
+struct tcp_listener {
+	uint16_t port; /* 0: free */
+	uint32_t half_open;
+	rp_accept_fn accept;
+	void *ctx;
+	struct rp_conn_options options;
+};
+
+struct tcp_conn {
+	/* Identity. The key comes first: the flow table finds it there. */
+	struct flow_key key;
+	struct rp_conn base;
+	uint32_t hash, flags;
+	uint8_t state, ca_state, timer, backoff;
+	uint8_t snd_shift, rcv_shift, dupacks, reo_mult;
+	uint16_t mss;	  /* payload bytes of a segment without SACK blocks */
+	uint16_t rcv_mss; /* what the peer's full segments seem to be */
+
+	/* Receiving. */
+	uint32_t rcv_nxt, rcv_adv; /* rcv_adv: right edge as told to the peer; never moves left */
+	uint32_t last_ack_sent, irs, fin_seq;
+	uint32_t ts_recent, ts_offset;
+	uint32_t unconsumed; /* bytes handed up and not given back */
+	uint64_t ts_recent_ns, ack_deadline_ns;
+	struct tcp_chain rx; /* in order, not handed up yet */
+	struct rp_list dirty;
+
+	/* Sending. */
+	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, snd_wl2, snd_wnd_max;
+	uint32_t cwnd, ssthresh, pipe, iss;
+	uint32_t queue_end; /* sequence number behind the last byte queued */
+	uint32_t lost_bytes, sacked_bytes, sacked_count;
+	uint32_t want_bytes; /* of the send that was refused */
+	struct rp_list segs, xmit, lost;
+	struct tseg *next_unsent; /* NULL: all is sent */
+	uint64_t timer_ns, rto_ns, srtt_ns, rttvar_ns, rtt_min_ns;
+	/* What the deadlines are measured from; reo_ns is one itself, RP_NEVER: none. */
+	uint64_t rto_start_ns, tlp_start_ns, reo_ns;
+
+	/* Loss recovery. */
+	uint64_t rack_xmit_ns, rack_rtt_ns;
+	uint32_t rack_end, rack_fack, reo_round_end, reo_persist;
+	uint32_t recover; /* recovery ends when this is acknowledged */
+	uint32_t prr_delivered, prr_out, prr_flight;
+	uint32_t undo_una, undo_end, undo_cwnd, undo_ssthresh, undo_bytes;
+	uint32_t tlp_end, dup_bytes, ca_acked;
+	uint32_t sack_cache_count;
+	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
+	struct tseg *sack_hint;
+	const struct tcp_cc_ops *cc;
+
+	/* Seldom used. */
+	struct rp_neigh *neigh;
+	struct rp_list neigh_user;
+	struct wheel_node wheel;
+	const struct rp_conn_events *events;
+	void *events_ctx;
+	struct tcp_listener *listener; /* while half open */
+	struct tcp_bucket challenge;
+	struct rp_list ooo;
+	struct tcp_range dsack;
+	uint32_t ooo_count, ooo_bytes, ooo_mbufs, ooo_stamp;
+	uint64_t rto_min_ns, ack_delay_max_ns, user_timeout_ns;
+	uint64_t progress_ns; /* since then nothing new was acknowledged though something waits */
+	uint64_t heard_ns;    /* the last acceptable segment */
+	uint64_t sent_ns;     /* the last segment with data */
+	uint64_t life_ns;     /* end of FIN-WAIT-2 */
+	uint64_t opened_ns;
+	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo, stat_sent, stat_received;
+	enum rp_close_reason close_reason;
+	uint32_t next_free;
+	struct tseg fin_seg; /* so that a close never lacks a segment */
+};
+
+/** What is left of a connection in TIME-WAIT. */
+struct tcp_tw {
+	struct flow_key key;
+	uint32_t hash;
+	uint32_t prev, next; /* list by expiry, or the free list: index, FLOW_NONE ends it */
+	uint32_t snd_nxt, rcv_nxt;
+	uint32_t ts_recent, ts_offset;
+	uint16_t window;
+	bool ts;
+	uint64_t expires_ns;
+};
+
+struct rp_tcp_stack {
+	struct rp_transport transport;
+	struct rp_net *net;
+	struct rp_tcp_counters *counters;
+	struct rp_tcp_config config;
+	struct rp_net_config net_config;
+	struct flow_table flows;
+	struct wheel wheel;
+	uint64_t now_ns;
+	struct rp_list dirty, blocked;
+	uint64_t blocked_until_ns;
+	bool starved; /* somebody was refused a send for lack of segments */
+
+	struct tcp_conn *conns;
+	uint32_t conn_free, conn_count, conn_top, half_open;
+	struct tcp_conn **dead;
+	uint32_t dead_count;
+	struct tseg *tsegs;
+	struct rp_list tseg_free;
+	uint32_t tseg_count;
+	struct tcp_ooo *ooos;
+	struct rp_list ooo_free;
+	uint32_t ooo_count;
+	struct tcp_tw *tws;
+	uint32_t tw_free, tw_count, tw_first, tw_last;
+	struct tcp_listener *listeners;
+
+	uint16_t mss; /* of our interface, no options */
+	uint8_t rcv_shift;
+	uint32_t port_counter;
+	struct tcp_bucket rst, challenge;
+	struct rp_rand rand;
+	struct rp_tcp_counters own_counters;
+};
+
+#define TCP_RTO_INITIAL_NS (1 * RP_NS_PER_S)	    /* RFC 6298 2.1 */
+#define TCP_RTO_SYN_LOST_NS (3 * RP_NS_PER_S)	    /* RFC 6298 5.7 */
+#define TCP_PTO_MIN_NS (500 * RP_NS_PER_US)	    /* a peer's loop may pause that long */
+#define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)	    /* reorder window: no less is its bound */
+#define TCP_PAWS_IDLE_NS (24 * 86400 * RP_NS_PER_S) /* RFC 7323 5.5 */
+#define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
+#define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */
+#define TCP_COPY_MAX 256			    /* payload copied rather than referenced */
+#define TCP_CHAIN_MAX 12			    /* mbufs of one segment's payload */
+
+static inline struct tcp_conn *tcp_conn_of(const struct rp_conn *c)
+{
+	return RP_CONTAINER_OF(c, struct tcp_conn, base);
+}
+
+static inline struct rp_tcp_stack *tcp_stack_of(const struct tcp_conn *c)
+{
+	return RP_CONTAINER_OF(c->base.transport, struct rp_tcp_stack, transport);
+}
+
+static inline struct tseg *tcp_head(const struct tcp_conn *c)
+{
+	return rp_list_empty(&c->segs) ? NULL : tseg_of_link(c->segs.next);
+}
+
+static inline uint32_t tcp_ts_now(uint64_t now_ns)
+{
+	return (uint32_t)(now_ns / RP_NS_PER_MS);
+}
+
+static inline bool tcp_synchronized(const struct tcp_conn *c)
+{
+	return c->state >= TCPS_ESTABLISHED;
+}
+
+/** Bytes queued that the peer has not acknowledged. */
+static inline uint32_t tcp_queued(const struct tcp_conn *c)
+{
+	return c->queue_end - c->snd_una;
+}
+
+/** True, and a token less, where `burst` tokens refilled one each `gap_ns` are not used up. */
+bool tcp_bucket_take(struct tcp_bucket *b, uint64_t now_ns, uint64_t gap_ns, uint32_t burst);
+
+/* options.c */
+
+/** False: malformed (RFC 9293 MUST-7: it must not crash; the segment is dropped). */
+bool tcp_options_parse(const uint8_t *p, unsigned length, bool syn, struct tcp_options *out);
+/**
+ * Options of an established connection: timestamps, and as many SACK blocks as `sack_room` bytes
+ * hold; *sacks is how many. Returns the length.
+ */
+unsigned tcp_options_build(
+	const struct tcp_conn *c, uint8_t *p, unsigned sack_room, unsigned *sacks, uint64_t now_ns);
+unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t now_ns);
+unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo);
+
+/* chain.c */
+
+/** Appends a chain (take) and leaves out empty segments. */
+void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m);
+void tcp_chain_join(struct tcp_chain *to, struct tcp_chain *from);
+/** The chain as one packet; empties it. NULL where it was empty. */
+struct rte_mbuf *tcp_chain_take(struct tcp_chain *chain);
+void tcp_chain_free(struct tcp_chain *chain);
+/** Cuts the packet to bytes [from, from + length); frees it and gives NULL where length is 0. */
+struct rte_mbuf *tcp_mbuf_cut(struct rte_mbuf *m, uint32_t from, uint32_t length);
+/** New mbufs that refer to bytes [from, from + length) of the chain. NULL: pool empty. */
+struct rte_mbuf *tcp_mbuf_slice(
+	struct rte_mempool *pool, struct rte_mbuf *m, uint32_t from, uint32_t length);
+/** Another reference to each segment of the chain. */
+void tcp_mbuf_ref(struct rte_mbuf *m);
+
+/* api.c */
+
+extern const struct rp_transport_ops *const rp_tcp_ops;
+
+/* conn.c */
+
+struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
+void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options);
+void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
+/** Ends the connection with an event: out of the table at once, freed after it. */
+void tcp_conn_close(struct tcp_conn *c, enum rp_close_reason why);
+/** Ends it without an event. */
+void tcp_conn_kill(struct tcp_conn *c);
+/** Frees those that ended. Not from within an event. */
+void tcp_conn_reap(struct rp_tcp_stack *s);
+/** Gives up everything the connection holds, at once. */
+void tcp_conn_release(struct tcp_conn *c);
+void tcp_mark_dirty(struct tcp_conn *c);
+const char *tcp_state_name(unsigned state);
+
+/* sendq.c */
+
+struct tseg *tseg_new(struct rp_tcp_stack *s);
+void tseg_free(struct rp_tcp_stack *s, struct tseg *t);
+/** Takes on 0; -EAGAIN: no segments. Fills the last unsent segment first. */
+int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain);
+/** Queues a SYN or a FIN. */
+void tcp_sendq_flag(struct tcp_conn *c, uint8_t flag);
+/** Cuts the segment behind `length` bytes of payload; false: no segment left. */
+bool tcp_sendq_split(struct tcp_conn *c, struct tseg *t, uint32_t length);
+/** Takes a segment out of the queue and frees it. */
+void tcp_sendq_drop(struct tcp_conn *c, struct tseg *t);
+/** Forgets the first `bytes` of the segment's payload (or its SYN). */
+void tcp_sendq_trim(struct tcp_conn *c, struct tseg *t, uint32_t bytes);
+void tcp_sendq_free(struct tcp_conn *c);
+
+/* output.c */
+
+/** Sends what may be sent; decides about the acknowledgement; arms the timers. */
+void tcp_output(struct tcp_conn *c, uint64_t now_ns);
+/** A segment without data: ACK, or RST|ACK, or a probe with an old sequence number. */
+bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns);
+/** An ACK for something that is not as it should be (RFC 5961), rate limited. */
+void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns);
+/** Sends one segment of the queue, again or for the first time. False: no buffer or no room. */
+bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns);
+/** Answers a segment that belongs to nothing (RFC 9293 3.10.7.1). */
+void tcp_reset_unknown(struct rp_tcp_stack *s, const struct flow_key *key,
+	const struct tcp_segment_in *in, uint64_t now_ns);
+struct tcp_reply {
+	const struct flow_key *key;
+	uint32_t seq, ack;
+	uint16_t window;
+	uint8_t flags;
+	bool ts;
+	uint32_t ts_value, ts_echo;
+};
+/** A segment that no connection sends. */
+void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t now_ns);
+
+/* window.c */
+
+/** The window field of the next segment; moves rcv_adv. */
+uint16_t tcp_window_select(struct tcp_conn *c, bool syn);
+/** Has the window opened so far that the peer must be told now? */
+bool tcp_window_update_due(const struct tcp_conn *c);
+
+/* input.c */
+
+void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
+	const struct flow_key *key, uint64_t now_ns);
+void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns);
+
+/* ack.c */
+
+/** False: the segment is to be dropped (counted). */
+bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
+/** The window of a segment whose ACK is acceptable (RFC 9293 3.10.7.4). */
+void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in);
+void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
+
+/* loss.c */
+
+struct tcp_ack_result {
+	uint32_t acked;	    /* bytes cumulatively acknowledged */
+	uint32_t delivered; /* bytes newly acknowledged in either way */
+	uint32_t lost;	    /* bytes newly judged lost */
+	uint64_t rtt_ns;    /* 0: none */
+	uint64_t rtt_xmit_ns;
+	bool dsack, dupack;
+};
+/** One segment was delivered: RACK's notion of the newest one, round trip, reordering. */
+void tcp_rack_delivered(
+	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t now_ns);
+/** Marks SACKed segments. */
+void tcp_sack_input(struct tcp_conn *c, const struct tcp_segment_in *in, struct tcp_ack_result *r,
+	uint64_t now_ns);
+/** After all of an ACK was counted: what is lost, what follows for cwnd. */
+void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_ns);
+/** Marks the segments that are overdue by RACK and sets reo_ns; returns the bytes marked. */
+uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns);
+void tcp_mark_lost(struct tcp_conn *c, struct tseg *t);
+void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns);
+void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns);
+void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns);
+uint64_t tcp_reo_window_ns(const struct tcp_conn *c);
+/** Bytes in flight as congestion control sees them. */
+uint32_t tcp_flight(const struct tcp_conn *c);
+void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns);
+uint32_t tcp_initial_window(const struct tcp_conn *c);
+
+/* timer.c */
+
+/**
+ * Sets the one timer of the sending side to what the state of the queue asks for, and puts the
+ * connection into the wheel where its earliest deadline is before what is there.
+ */
+void tcp_arm(struct tcp_conn *c, uint64_t now_ns);
+void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns);
+uint64_t tcp_deadline(const struct tcp_conn *c);
+uint64_t tcp_rto_now(const struct tcp_conn *c);
+const char *tcp_timer_name(unsigned timer);
+
+/* reass.c */
+
+/** Payload of an acceptable segment, in or out of order. Takes in->m. */
+void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns);
+/** The blocks to report, most recent first (RFC 2018, 2883). Returns how many. */
+unsigned tcp_sack_blocks(const struct tcp_conn *c, struct tcp_range *out, unsigned max);
+void tcp_ooo_free(struct tcp_conn *c);
+
+/* listen.c */
+
+struct tcp_listener *tcp_listener_find(struct rp_tcp_stack *s, uint16_t port);
+/** A SYN for no connection. */
+void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
+	const struct tcp_segment_in *in, uint64_t now_ns);
+void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
+/** RFC 6528. */
+uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
+uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key);
+/** A free local port towards the key's remote end (RFC 6056 algorithm 3); 0: none. */
+uint16_t tcp_pick_port(
+	struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key);
+void tcp_half_open_done(struct tcp_conn *c);
+
+/* timewait.c */
+
+int tcp_tw_init(struct rp_tcp_stack *s);
+/** The connection becomes a record; the connection leaves the table. */
+void tcp_tw_enter(struct tcp_conn *c, uint64_t now_ns);
+/** True: the segment opens a new connection, the record is gone. */
+bool tcp_tw_input(
+	struct rp_tcp_stack *s, uint32_t index, const struct tcp_segment_in *in, uint64_t now_ns);
+void tcp_tw_expire(struct rp_tcp_stack *s, uint64_t now_ns);
+void tcp_tw_drop(struct rp_tcp_stack *s, uint32_t index);
+uint64_t tcp_tw_next(const struct rp_tcp_stack *s);

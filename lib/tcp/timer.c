@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <tcp/tcp_priv.h>
+
+const char *tcp_timer_name(unsigned timer)
+{
+	static const char *const names[] = {
+		[TCP_TIMER_NONE] = "none",
+		[TCP_TIMER_RTO] = "rto",
+		[TCP_TIMER_TLP] = "tlp",
+		[TCP_TIMER_REORDER] = "reorder",
+		[TCP_TIMER_PERSIST] = "persist",
+	};
+
+	return names[timer];
+}
+
+uint64_t tcp_rto_now(const struct tcp_conn *c)
+{
+	uint64_t max_ns = tcp_stack_of(c)->config.rto_max_ns;
+	uint64_t rto_ns = RP_MAX(c->rto_ns, c->rto_min_ns);
+
+	return RP_MIN(rto_ns << RP_MIN(c->backoff, 20), RP_MAX(max_ns, rto_ns));
+}
+
+/* RFC 8985 7.2: where a probe would help, and when. */
+static uint64_t timer_tlp_ns(const struct tcp_conn *c)
+{
+	uint64_t pto_ns;
+
+	if (!(c->flags & TCPF_SACK) || c->flags & TCPF_TLP_OUT || c->ca_state != TCP_CA_OPEN ||
+		c->sacked_count > 0 || c->srtt_ns == 0 || !tcp_synchronized(c))
+		return RP_NEVER;
+	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS);
+	/* A single segment may be acknowledged late. */
+	if (c->pipe <= c->mss)
+		pto_ns += c->ack_delay_max_ns;
+	return c->tlp_start_ns + pto_ns;
+}
+
+/* Since when nothing moves though something should. */
+static uint64_t timer_stalled_since(const struct tcp_conn *c)
+{
+	/*
+	 * A closed window is no fault while the peer answers (RFC 9293 3.8.6.1, MUST-37), unless
+	 * the owner set a limit for it.
+	 */
+	if (c->snd_wnd == 0 && tcp_synchronized(c) && !(c->flags & TCPF_OPTION_TIMEOUT))
+		return RP_MAX(c->progress_ns, c->heard_ns);
+	return c->progress_ns;
+}
+
+static void timer_set_xmit(struct tcp_conn *c, uint64_t now_ns)
+{
+	const struct tseg *head = tcp_head(c);
+	uint64_t tlp_ns;
+
+	if (!head) {
+		c->timer = TCP_TIMER_NONE;
+		c->timer_ns = RP_NEVER;
+		return;
+	}
+	if (!(head->flags & TSEG_SENT)) {
+		/* Nothing is out: either the window forbids it, or a buffer is missing. */
+		if (c->flags & TCPF_BLOCKED || !rp_list_empty(&c->dirty)) {
+			c->timer = TCP_TIMER_NONE;
+			c->timer_ns = RP_NEVER;
+			return;
+		}
+		if (c->timer != TCP_TIMER_PERSIST) {
+			c->timer = TCP_TIMER_PERSIST;
+			c->rto_start_ns = now_ns;
+			c->backoff = 0;
+		}
+		c->timer_ns = c->rto_start_ns + tcp_rto_now(c);
+	} else {
+		c->timer = TCP_TIMER_RTO;
+		c->timer_ns = c->rto_start_ns + tcp_rto_now(c);
+		tlp_ns = timer_tlp_ns(c);
+		if (tlp_ns < c->timer_ns) {
+			c->timer = TCP_TIMER_TLP;
+			c->timer_ns = tlp_ns;
+		}
+		if (c->reo_ns < c->timer_ns) {
+			c->timer = TCP_TIMER_REORDER;
+			c->timer_ns = c->reo_ns;
+		}
+	}
+	c->timer_ns = RP_MIN(c->timer_ns, timer_stalled_since(c) + c->user_timeout_ns);
+}
+
+uint64_t tcp_deadline(const struct tcp_conn *c)
+{
+	uint64_t d = RP_MIN(c->timer_ns, c->life_ns);
+
+	return c->flags & TCPF_ACK_DELAYED ? RP_MIN(d, c->ack_deadline_ns) : d;
+}
+
+void tcp_arm(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	uint64_t d;
+
+	timer_set_xmit(c, now_ns);
+	d = tcp_deadline(c);
+	/* Later than what is in the wheel: that fires in vain, and is put back then. */
+	if (wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d)
+		return;
+	wheel_del(&s->wheel, &c->wheel);
+	if (d != RP_NEVER)
+		wheel_add(&s->wheel, &c->wheel, d);
+}
+
+static void timer_persist(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct tseg *t = c->next_unsent;
+	uint32_t room = c->snd_una + c->snd_wnd - c->snd_nxt;
+
+	c->backoff = (uint8_t)RP_MIN(c->backoff + 1, 30);
+	c->rto_start_ns = now_ns;
+	if (t && (int32_t)room > 0 && t->length > 0) {
+		/* The override of RFC 9293 3.8.6.2.1: what fits, though it is little. */
+		room = RP_MIN(room, c->mss);
+		if (t->length > room && !tcp_sendq_split(c, t, room))
+			return;
+		tcp_xmit(c, t, now_ns);
+		return;
+	}
+	/*
+	 * One byte before what the peer expects, and none with it: whoever follows RFC 9293
+	 * answers, and nothing changes here.
+	 */
+	tcp_stack_of(c)->counters->probes++;
+	tcp_send_control(c, c->snd_una - 1, TCP_ACK, now_ns);
+}
+
+static bool timer_gave_up(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (now_ns < timer_stalled_since(c) + c->user_timeout_ns)
+		return false;
+	if (c->state == TCPS_SYN_SENT && c->flags & TCPF_SOFT_ERROR)
+		tcp_conn_close(c, RP_CLOSE_UNREACHABLE);
+	else
+		tcp_conn_close(c, RP_CLOSE_TIMEOUT);
+	return true;
+}
+
+static void timer_xmit_fired(struct tcp_conn *c, uint64_t now_ns)
+{
+	enum tcp_timer timer = c->timer;
+
+	if (timer_gave_up(c, now_ns))
+		return;
+	switch (timer) {
+	case TCP_TIMER_NONE:
+		break;
+	case TCP_TIMER_RTO:
+		tcp_on_rto(c, now_ns);
+		break;
+	case TCP_TIMER_TLP:
+		tcp_on_tlp(c, now_ns);
+		break;
+	case TCP_TIMER_REORDER:
+		tcp_on_reorder_timer(c, now_ns);
+		break;
+	case TCP_TIMER_PERSIST:
+		timer_persist(c, now_ns);
+		break;
+	}
+}
+
+void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (c->flags & TCPF_ACK_DELAYED && c->ack_deadline_ns <= now_ns) {
+		c->flags |= TCPF_ACK_NOW;
+		tcp_stack_of(c)->counters->acks_delayed++;
+	}
+	if (c->life_ns <= now_ns) {
+		tcp_conn_close(c, RP_CLOSE_TIMEOUT);
+		return;
+	}
+	if (c->timer_ns <= now_ns)
+		timer_xmit_fired(c, now_ns);
+	if (c->state != TCPS_CLOSED)
+		tcp_mark_dirty(c);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A timing wheel of three levels with a tick of 32.768 us: 1024 ticks, 1024 times that (34 s), 64
+ * times that (36 min); what is farther away goes round again. A node never fires early, and at most
+ * one tick late.
+ *
+ *   1. wheel_add() a node with its deadline; wheel_del() takes it out, fired or not.
+ *   2. wheel_advance() to now; then wheel_pop() gives the nodes that are due, until NULL.
+ *   3. wheel_next() is a time before which nothing is due.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/list.h>
+
+#define WHEEL_SHIFT 15
+#define WHEEL_TICK_NS (1ull << WHEEL_SHIFT)
+#define WHEEL_SLOTS 1024
+#define WHEEL_TOP_SLOTS 64
+#define WHEEL_NO_SLOT UINT16_MAX
+
+struct wheel_node {
+	struct rp_list link;
+	uint64_t deadline_ns;
+	uint16_t slot; /* WHEEL_NO_SLOT: not in the wheel, or due already */
+};
+
+struct wheel {
+	uint64_t tick;	    /* everything before it has fired */
+	uint64_t next_tick; /* nothing is to be done before it; may be early */
+	uint32_t count;	    /* nodes in slots and due */
+	struct rp_list due;
+	uint64_t bits[(2 * WHEEL_SLOTS + WHEEL_TOP_SLOTS) / 64];
+	struct rp_list slots[2 * WHEEL_SLOTS + WHEEL_TOP_SLOTS];
+};
+
+void wheel_init(struct wheel *w, uint64_t now_ns);
+void wheel_node_init(struct wheel_node *n);
+/** The node is not in the wheel. */
+void wheel_add(struct wheel *w, struct wheel_node *n, uint64_t deadline_ns);
+/** Harmless where the node is not in the wheel. */
+void wheel_del(struct wheel *w, struct wheel_node *n);
+void wheel_advance(struct wheel *w, uint64_t now_ns);
+struct wheel_node *wheel_pop(struct wheel *w);
+/** RP_NEVER where it is empty. */
+uint64_t wheel_next(const struct wheel *w);
+
+static inline bool wheel_armed(const struct wheel_node *n)
+{
+	return !rp_list_empty(&n->link);
+}

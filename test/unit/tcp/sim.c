@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+
+#include <base/mbuf.h>
+#include <base/seq32.h>
+
+#include "sim.h"
+
+#define SIM_BURST 32
+
+void sim_fail(const struct sim *s, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fprintf(stderr, "seed %llu, at %llu ns, step %llu: ", (unsigned long long)s->config.seed,
+		(unsigned long long)s->now_ns, (unsigned long long)s->steps);
+	vfprintf(stderr, format, args);
+	fprintf(stderr, "\n");
+	va_end(args);
+	abort();
+}
+
+int sim_eal(void)
+{
+	static char *argv[] = {"test", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
+		"--no-shconf", "-l", "0", "--log-level", "error", NULL};
+
+	return rte_eal_init(11, argv) < 0 ? -1 : 0;
+}
+
+static struct rte_mempool *sim_pool(const char *name, unsigned host, unsigned n, unsigned room)
+{
+	static unsigned serial;
+	char full[32];
+	struct rte_mempool *p;
+
+	snprintf(full, sizeof(full), "%s%u_%u", name, host, serial++);
+	p = rte_pktmbuf_pool_create(full, n, 0, 0, (uint16_t)room, SOCKET_ID_ANY);
+	if (!p) {
+		fprintf(stderr, "pool %s: %s\n", full, rte_strerror(rte_errno));
+		abort();
+	}
+	return p;
+}
+
+static void sim_host_init(struct sim *s, unsigned i)
+{
+	struct sim_host *h = &s->host[i];
+	struct rp_tcp_config c = s->config.tcp[i];
+	struct rp_net_interface *iface = &c.net.iface;
+	static const uint8_t mac[6] = {0x02, 0, 0, 0, 0, 0x10}, addr[4] = {10, 0, 0, 1};
+
+	h->header_pool =
+		sim_pool("h", i, s->config.header_mbufs ? s->config.header_mbufs : 8191, 512);
+	h->payload_pool = sim_pool(
+		"p", i, s->config.payload_mbufs ? s->config.payload_mbufs : 4095, 2048 + 128);
+	h->rx_pool = sim_pool("r", i, 8191, 2048 + 128);
+	if (!c.connections_max)
+		c.connections_max = 64;
+	if (!c.segments_max)
+		c.segments_max = 8192;
+	if (!c.time_wait_ns)
+		c.time_wait_ns = RP_NS_PER_S;
+	if (!c.rto_min_ns)
+		c.rto_min_ns = 5 * RP_NS_PER_MS;
+	if (!c.ack_delay_max_ns)
+		c.ack_delay_max_ns = RP_NS_PER_MS;
+	if (!c.seed)
+		c.seed = s->config.seed * 2 + i;
+	c.secret[0] = (uint8_t)(7 + i);
+	memcpy(c.secret + 1, &s->config.seed, 8);
+	c.net.header_pool = h->header_pool;
+	c.net.payload_pool = h->payload_pool;
+	memcpy(iface->mac, mac, 6);
+	iface->mac[5] = (uint8_t)(iface->mac[5] + i);
+	memcpy(iface->addr, addr, 4);
+	iface->addr[3] = (uint8_t)(iface->addr[3] + i);
+	iface->prefix_length = 24;
+	iface->mtu = s->config.mtu ? s->config.mtu : 1500;
+	h->header_free = rte_mempool_avail_count(h->header_pool);
+	h->payload_free = rte_mempool_avail_count(h->payload_pool);
+	h->rx_free = rte_mempool_avail_count(h->rx_pool);
+	h->stack = rp_tcp_create(&c, s->now_ns);
+	SIM_CHECK(s, h->stack);
+}
+
+struct sim *sim_new(const struct sim_config *config)
+{
+	struct sim *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		abort();
+	s->config = *config;
+	s->now_ns = 1000 * RP_NS_PER_S + config->seed % 1000;
+	s->heap_size = 1 << 16;
+	s->heap = malloc(s->heap_size * sizeof(*s->heap));
+	for (unsigned i = 0; i < 2; i++) {
+		sim_host_init(s, i);
+		rp_impair_init(&s->impair[i], &config->impair, config->seed * 2 + i);
+	}
+	return s;
+}
+
+void sim_set_impair(struct sim *s, const struct rp_impair_spec *spec)
+{
+	rp_impair_set(&s->impair[0], spec);
+	rp_impair_set(&s->impair[1], spec);
+}
+
+static bool event_before(const struct sim_event *a, const struct sim_event *b)
+{
+	return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->seq < b->seq);
+}
+
+static void heap_push(struct sim *s, struct sim_event e)
+{
+	uint32_t i = s->heap_count++;
+
+	SIM_CHECK(s, s->heap_count < s->heap_size);
+	while (i > 0 && event_before(&e, &s->heap[(i - 1) / 2])) {
+		s->heap[i] = s->heap[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	s->heap[i] = e;
+}
+
+static struct sim_event heap_pop(struct sim *s)
+{
+	struct sim_event top = s->heap[0], last = s->heap[--s->heap_count];
+	uint32_t i = 0;
+
+	for (;;) {
+		uint32_t child = 2 * i + 1;
+
+		if (child >= s->heap_count)
+			break;
+		if (child + 1 < s->heap_count && event_before(&s->heap[child + 1], &s->heap[child]))
+			child++;
+		if (event_before(&last, &s->heap[child]))
+			break;
+		s->heap[i] = s->heap[child];
+		i = child;
+	}
+	s->heap[i] = last;
+	return top;
+}
+
+static uint32_t load32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* An Internet checksum that shares nothing with the one under test. */
+static uint32_t slow_sum(const uint8_t *p, uint32_t n, uint32_t sum)
+{
+	for (uint32_t i = 0; i < n; i++)
+		sum += i & 1 ? p[i] : (uint32_t)p[i] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static void frame_parse(const struct sim *s, struct sim_frame_info *f)
+{
+	const uint8_t *ip = f->data + 14, *tcp;
+	uint32_t ihl, total, sum;
+
+	if (f->length < 34 || f->data[12] != 8 || f->data[13] != 0)
+		return;
+	ihl = (ip[0] & 15) * 4u;
+	total = (uint32_t)ip[2] << 8 | ip[3];
+	SIM_CHECK(s, total + 14 == f->length && total <= (s->config.mtu ? s->config.mtu : 1500));
+	SIM_CHECK(s, slow_sum(ip, ihl, 0) == 0xffff);
+	if (ip[9] != 6)
+		return;
+	tcp = ip + ihl;
+	sum = slow_sum(ip + 12, 8, 6 + total - ihl);
+	SIM_CHECK(s, slow_sum(tcp, total - ihl, sum) == 0xffff);
+	f->l4 = 14 + ihl;
+	f->seq = load32(tcp + 4);
+	f->ack = load32(tcp + 8);
+	f->flags = tcp[13];
+	f->window = (uint16_t)(tcp[14] << 8 | tcp[15]);
+	f->payload = total - ihl - (tcp[12] >> 4) * 4u;
+}
+
+static void frame_send(struct sim *s, unsigned from, struct rte_mbuf *m, uint64_t at_ns)
+{
+	heap_push(s,
+		(struct sim_event){.at_ns = at_ns, .seq = s->event_seq++, .m = m, .to = 1 - from});
+	s->in_queue[from]++;
+}
+
+/* A private copy in the receiver's pool, or the sender's own mbufs with one more reference. */
+static struct rte_mbuf *frame_copy(
+	struct sim *s, unsigned to, struct rte_mbuf *m, const uint8_t *data, uint32_t length)
+{
+	struct rte_mbuf *copy;
+
+	if (s->config.share_mbufs && m) {
+		for (struct rte_mbuf *x = m; x; x = x->next)
+			rte_mbuf_refcnt_update(x, 1);
+		return m;
+	}
+	copy = rp_mbuf_from(s->host[to].rx_pool, data, length);
+	SIM_CHECK(s, copy);
+	return copy;
+}
+
+static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m)
+{
+	static uint8_t data[16384];
+	struct sim_frame_info f = {
+		.now_ns = s->now_ns, .from = from, .data = data, .length = m->pkt_len};
+	struct rp_impair_verdict v;
+	uint64_t start_ns, end_ns;
+
+	SIM_CHECK(s, m->pkt_len <= sizeof(data));
+	for (struct rte_mbuf *x = m; x; x = x->next)
+		SIM_CHECK(s, x->data_len > 0);
+	SIM_CHECK(s, rp_mbuf_copy_out(m, 0, data, m->pkt_len) == m->pkt_len);
+	frame_parse(s, &f);
+	s->frames[from]++;
+	if (s->config.tap && !s->config.tap(s->config.tap_ctx, &f))
+		goto out;
+	if (s->config.queue_frames && s->in_queue[from] >= s->config.queue_frames) {
+		s->dropped_queue[from]++;
+		goto out;
+	}
+	start_ns = RP_MAX(s->now_ns, s->link_free_ns[from]);
+	end_ns = start_ns + f.length * s->config.byte_ps / 1000;
+	s->link_free_ns[from] = end_ns;
+	v = rp_impair_decide(&s->impair[from]);
+	for (unsigned i = 0; i < v.copies && !s->cut; i++)
+		frame_send(s, from, frame_copy(s, 1 - from, i == 0 ? m : NULL, data, f.length),
+			end_ns + s->config.rtt_ns / 2 + v.delay_ns[i]);
+out:
+	rte_pktmbuf_free(m);
+}
+
+static void host_turn(struct sim *s, unsigned i)
+{
+	struct sim_host *h = &s->host[i];
+	struct rte_mbuf *burst[SIM_BURST];
+	unsigned n = 0;
+
+	while (s->heap_count > 0 && s->heap[0].at_ns <= s->now_ns && s->heap[0].to == i &&
+		n < SIM_BURST) {
+		burst[n++] = heap_pop(s).m;
+		s->in_queue[1 - i]--;
+	}
+	if (n > 0)
+		rp_tcp_rx(h->stack, burst, n, s->now_ns);
+	rp_tcp_poll(h->stack, s->now_ns);
+	while ((n = rp_tcp_tx(h->stack, burst, SIM_BURST)) > 0)
+		for (unsigned k = 0; k < n; k++)
+			frame_out(s, i, burst[k]);
+}
+
+static void sim_check(struct sim *s)
+{
+	if (s->config.check_every && s->steps % s->config.check_every)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		const char *fault = rp_tcp_check(s->host[i].stack);
+
+		if (fault)
+			sim_fail(s, "host %u: %s", i, fault);
+	}
+}
+
+bool sim_step(struct sim *s, uint64_t until_ns)
+{
+	uint64_t next = RP_MIN(
+		rp_tcp_next_deadline(s->host[0].stack), rp_tcp_next_deadline(s->host[1].stack));
+
+	if (s->heap_count > 0)
+		next = RP_MIN(next, s->heap[0].at_ns);
+	if (next > until_ns) {
+		s->now_ns = until_ns;
+		return false;
+	}
+	s->now_ns = RP_MAX(s->now_ns, next);
+	s->steps++;
+	host_turn(s, 0);
+	host_turn(s, 1);
+	sim_check(s);
+	return true;
+}
+
+bool sim_run(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), void *ctx)
+{
+	uint64_t same = 0, last_ns = 0;
+
+	while (!done || !done(ctx)) {
+		if (!sim_step(s, until_ns))
+			return done && done(ctx);
+		same = s->now_ns == last_ns ? same + 1 : 0;
+		last_ns = s->now_ns;
+		SIM_CHECK(s, same < 100000); /* time must go on */
+	}
+	return true;
+}
+
+void sim_inject(struct sim *s, unsigned to, const void *frame, uint32_t length)
+{
+	struct rte_mbuf *m = rp_mbuf_from(s->host[to].rx_pool, frame, length);
+
+	SIM_CHECK(s, m);
+	rp_tcp_rx(s->host[to].stack, &m, 1, s->now_ns);
+}
+
+void sim_free(struct sim *s)
+{
+	while (s->heap_count > 0)
+		rte_pktmbuf_free(heap_pop(s).m);
+	for (unsigned i = 0; i < 2; i++) {
+		struct rp_tcp_usage u;
+
+		host_turn(s, i);
+		rp_tcp_usage(s->host[i].stack, &u);
+		SIM_CHECK(s, u.connections == 0);
+		SIM_CHECK(s, u.half_open == 0);
+		SIM_CHECK(s, u.segments == 0);
+		SIM_CHECK(s, u.ranges == 0);
+		SIM_CHECK(s, u.timers == 0);
+	}
+	while (s->heap_count > 0)
+		rte_pktmbuf_free(heap_pop(s).m);
+	for (unsigned i = 0; i < 2; i++)
+		rp_tcp_destroy(s->host[i].stack);
+	for (unsigned i = 0; i < 2; i++) {
+		struct sim_host *h = &s->host[i];
+
+		SIM_CHECK(s, rte_mempool_avail_count(h->header_pool) == h->header_free);
+		SIM_CHECK(s, rte_mempool_avail_count(h->payload_pool) == h->payload_free);
+		SIM_CHECK(s, rte_mempool_avail_count(h->rx_pool) == h->rx_free);
+		rte_mempool_free(h->header_pool);
+		rte_mempool_free(h->payload_pool);
+		rte_mempool_free(h->rx_pool);
+	}
+	free(s->heap);
+	free(s);
+}
+
+/* Applications. */
+
+uint8_t app_byte(uint64_t pattern, uint64_t offset)
+{
+	uint64_t x = (pattern + offset / 8) * 0x9e3779b97f4a7c15ull;
+
+	x ^= x >> 29;
+	return (uint8_t)(x >> (8 * (offset % 8)));
+}
+
+void app_init(struct app *a, struct sim *s, unsigned host, uint64_t pattern, uint64_t peer_pattern)
+{
+	*a = (struct app){.sim = s,
+		.host = host,
+		.pattern = pattern,
+		.peer_pattern = peer_pattern,
+		.rand = {s->config.seed ^ pattern}};
+}
+
+static const struct rp_transport_ops *app_ops(const struct app *a)
+{
+	return a->conn->transport->ops;
+}
+
+void app_close(struct app *a)
+{
+	if (a->close_called || a->closed)
+		return;
+	a->close_called = true;
+	app_ops(a)->close(a->conn, a->sim->now_ns);
+}
+
+void app_pump(struct app *a)
+{
+	uint8_t data[16384];
+
+	while (a->sent < a->to_send && a->conn && !a->closed) {
+		uint64_t n = a->chunk ? a->chunk : 1 + rp_rand_below(&a->rand, sizeof(data));
+		struct rte_mbuf *m;
+		int rc;
+
+		n = RP_MIN(n, a->to_send - a->sent);
+		for (uint64_t i = 0; i < n; i++)
+			data[i] = app_byte(a->pattern, a->sent + i);
+		m = rp_mbuf_from(a->sim->host[a->host].payload_pool, data, n);
+		if (!m)
+			return;
+		rc = app_ops(a)->send(a->conn, m, a->sim->now_ns);
+		if (rc) {
+			SIM_CHECK(a->sim, rc == -EAGAIN || rc == -EPIPE);
+			rte_pktmbuf_free(m);
+			return;
+		}
+		a->sent += n;
+	}
+	if (a->sent == a->to_send && a->close == APP_CLOSE_WHEN_SENT && a->conn)
+		app_close(a);
+}
+
+void app_consume(struct app *a)
+{
+	uint32_t n = a->held;
+
+	a->held = 0;
+	if (n > 0)
+		app_ops(a)->consume(a->conn, n, a->sim->now_ns);
+}
+
+static void app_on_open(void *ctx, struct rp_conn *c, uint64_t now_ns)
+{
+	struct app *a = ctx;
+
+	SIM_CHECK(a->sim, !a->opened && !a->closed && c == a->conn);
+	a->opened = true;
+	if (a->on_open)
+		a->on_open(a);
+	app_pump(a);
+}
+
+static void app_on_data(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64_t now_ns)
+{
+	struct app *a = ctx;
+	uint32_t total = 0, segs = 0;
+
+	SIM_CHECK(a->sim, a->opened && !a->peer_fin && !a->closed);
+	for (struct rte_mbuf *m = chain; m; m = m->next) {
+		const uint8_t *p = rte_pktmbuf_mtod(m, const uint8_t *);
+
+		SIM_CHECK(a->sim, m->data_len > 0);
+		for (uint32_t i = 0; i < m->data_len; i++)
+			if (p[i] != app_byte(a->peer_pattern, a->received + total + i))
+				sim_fail(a->sim, "byte %llu is wrong",
+					(unsigned long long)(a->received + total + i));
+		total += m->data_len;
+		segs++;
+	}
+	SIM_CHECK(a->sim, total == chain->pkt_len && segs == chain->nb_segs);
+	a->received += total;
+	a->held += total;
+	a->datas++;
+	if (a->echo) {
+		a->to_send += total;
+		a->sent += total;
+		SIM_CHECK(a->sim, app_ops(a)->send(c, chain, now_ns) == 0);
+	} else {
+		rte_pktmbuf_free(chain);
+	}
+	if (!a->hold)
+		app_consume(a);
+	if (a->on_data)
+		a->on_data(a);
+}
+
+static void app_on_writable(void *ctx, struct rp_conn *c, uint64_t now_ns)
+{
+	struct app *a = ctx;
+
+	a->writables++;
+	SIM_CHECK(a->sim, app_ops(a)->send_space(c) > 0);
+	app_pump(a);
+}
+
+static void app_on_peer_fin(void *ctx, struct rp_conn *c, uint64_t now_ns)
+{
+	struct app *a = ctx;
+
+	SIM_CHECK(a->sim, a->opened && !a->peer_fin && !a->closed);
+	a->peer_fin = true;
+	if (a->close == APP_CLOSE_ON_FIN)
+		app_close(a);
+}
+
+static void app_on_close(void *ctx, struct rp_conn *c, enum rp_close_reason why, uint64_t now_ns)
+{
+	struct app *a = ctx;
+
+	SIM_CHECK(a->sim, !a->closed);
+	a->closed = true;
+	a->closes++;
+	a->reason = why;
+	a->conn = NULL;
+}
+
+static const struct rp_conn_events app_events = {
+	.on_open = app_on_open,
+	.on_data = app_on_data,
+	.on_writable = app_on_writable,
+	.on_peer_fin = app_on_peer_fin,
+	.on_close = app_on_close,
+};
+
+static int app_on_accept(void *ctx, struct rp_conn *c, const struct rp_endpoint *peer,
+	const struct rp_conn_events **events, void **conn_ctx, uint64_t now_ns)
+{
+	struct app *a = ctx;
+
+	if (a->conn || a->closed)
+		return -EBUSY;
+	SIM_CHECK(a->sim, peer->family == 4 && peer->addr[0] == 10);
+	a->conn = c;
+	a->opened = true;
+	*events = &app_events;
+	*conn_ctx = a;
+	if (a->on_open)
+		a->on_open(a);
+	app_pump(a);
+	return 0;
+}
+
+int app_listen(struct app *a, uint16_t port, const struct rp_conn_options *options)
+{
+	struct rp_transport *t = rp_tcp_transport(a->sim->host[a->host].stack);
+
+	return t->ops->listen(t, port, options, app_on_accept, a);
+}
+
+int app_dial(struct app *a, uint16_t port, const struct rp_conn_options *options)
+{
+	struct rp_transport *t = rp_tcp_transport(a->sim->host[a->host].stack);
+	struct rp_endpoint peer = {
+		.family = 4, .port = port, .addr = {10, 0, 0, (uint8_t)(2 - a->host)}};
+
+	a->conn = t->ops->dial(t, &peer, options, &app_events, a, a->sim->now_ns);
+	return a->conn ? 0 : -errno;
+}
