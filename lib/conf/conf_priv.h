@@ -28,6 +28,9 @@ struct conf_type_info {
 	unsigned choices_count;
 };
 
+/** What a reload does to a knob. */
+enum conf_change { CONF_FIXED, CONF_LIVE, CONF_UNUSED };
+
 enum conf_kind { CONF_KNOB, CONF_SECTION, CONF_LIST };
 
 /** One line of knobs.def. */
@@ -37,7 +40,7 @@ struct conf_entry {
 	const char *name, *unit, *text, *help; /**< text: the default as a user writes it */
 	enum conf_type type;
 	uint64_t min, max;
-	bool live;
+	enum conf_change change;
 	size_t offset; /**< in struct rp_conf; of an item knob: in the item */
 	/* lists only */
 	const char *item;
@@ -174,8 +177,9 @@ void conf_set_items(struct conf_loader *l, struct conf_at at, const char *const 
 	const struct conf_place *places, unsigned count, struct conf_place place);
 /** Appends an item with its defaults; false, with a message, when the list is full. */
 bool conf_list_add(struct conf_loader *l, const struct conf_entry *list, struct conf_place place);
-void conf_note_other(
-	struct conf_loader *l, const struct conf_other_key *other, struct conf_place place);
+/** A known key that has no effect here, for the one warning that names them all. */
+void conf_note_unused(
+	struct conf_loader *l, const char *name, const char *instead, struct conf_place place);
 
 /* yaml.c, flags.c, check.c */
 void conf_read_yaml(struct conf_loader *l, const void *text, size_t length);

@@ -299,7 +299,7 @@ void conf_flags_apply(struct conf_loader *l, int argc, char *const argv[])
 		} else if (find_knob(&f)) {
 			take_value(&f, next);
 			if (f.other)
-				conf_note_other(l, f.other, at_flag);
+				conf_note_unused(l, f.other->name, f.other->instead, at_flag);
 			else if (f.value || is_bool(&f))
 				apply(l, &f, &seen);
 		}

@@ -58,6 +58,12 @@ static const char *default_text(const struct conf_entry *e)
 	return e->text[0] ? e->text : conf_is_list(e) ? "[]" : "\"\"";
 }
 
+static const char *change_text(
+	const struct conf_entry *e, const char *live, const char *fixed, const char *unused)
+{
+	return e->change == CONF_LIVE ? live : e->change == CONF_FIXED ? fixed : unused;
+}
+
 static void help_head(const struct conf_entry *e, FILE *out)
 {
 	char flag[160];
@@ -80,7 +86,7 @@ static void help_knob(struct conf_at at, FILE *out)
 	conf_flag_name(at, flag, sizeof(flag));
 	conf_expected(e, expected, sizeof(expected));
 	fprintf(out, "  %s\n        %s\n        %s; default %s%s\n", flag, e->help, expected,
-		default_text(e), e->live ? "; changes live" : "");
+		default_text(e), change_text(e, "; changes live", "", "; no effect yet"));
 }
 
 void rp_conf_help(FILE *out)
@@ -125,7 +131,7 @@ static void markdown_knob(struct conf_at at, FILE *out)
 	conf_expected(e, expected, sizeof(expected));
 	fprintf(out, "| `%s` | `%s` | ", e->name, default_text(e));
 	markdown_cell(expected, out);
-	fprintf(out, " | %s | ", e->live ? "yes" : "no");
+	fprintf(out, " | %s | ", change_text(e, "yes", "no", "no effect yet"));
 	markdown_cell(e->help, out);
 	fputs(" |\n", out);
 }
@@ -185,7 +191,7 @@ static void man_knob(struct conf_at at, FILE *out)
 	man_text(expected, out);
 	fputs(". Default: ", out);
 	man_text(default_text(e), out);
-	fputs(e->live ? ". Changes live.\n" : ".\n", out);
+	fputs(change_text(e, ". Changes live.\n", ".\n", ". No effect yet.\n"), out);
 }
 
 void rp_conf_help_man(FILE *out)

@@ -10,10 +10,32 @@
 #define FILE_DEFAULT "config.yml"
 #define FILE_BYTES_MAX (1u << 20)
 
+void conf_note_unused(
+	struct conf_loader *l, const char *name, const char *instead, struct conf_place place)
+{
+	size_t at = strlen(l->others);
+
+	if (!l->others_seen)
+		l->others_place = place;
+	at += (size_t)snprintf(
+		l->others + at, sizeof(l->others) - at, "%s%s", l->others_seen ? ", " : "", name);
+	l->others_seen = true;
+	if (instead && at < sizeof(l->others))
+		snprintf(l->others + at, sizeof(l->others) - at, " (here: %s)", instead);
+}
+
 static void mark(struct conf_loader *l, struct conf_at at, struct conf_place place)
 {
-	*conf_origin(l->conf, at) =
-		(struct conf_origin){.kind = l->kind, .line = place.line, .column = place.column};
+	struct conf_origin *o = conf_origin(l->conf, at);
+	char path[128];
+
+	o->kind = l->kind;
+	o->line = place.line;
+	o->column = place.column;
+	if (at.entry->change == CONF_UNUSED && l->kind != CONF_FROM_DEFAULT) {
+		conf_path(at, path, sizeof(path));
+		conf_note_unused(l, path, NULL, place);
+	}
 }
 
 /* What a user sees of a value that does not fit. */
@@ -175,21 +197,6 @@ static void set_all_defaults(struct conf_loader *l)
 	}
 }
 
-void conf_note_other(
-	struct conf_loader *l, const struct conf_other_key *other, struct conf_place place)
-{
-	size_t at = strlen(l->others);
-
-	if (!l->others_seen)
-		l->others_place = place;
-	snprintf(l->others + at, sizeof(l->others) - at, "%s%s", l->others_seen ? ", " : "",
-		other->name);
-	l->others_seen = true;
-	at = strlen(l->others);
-	if (other->instead)
-		snprintf(l->others + at, sizeof(l->others) - at, " (here: %s)", other->instead);
-}
-
 static void say_others(struct conf_loader *l)
 {
 	if (l->others_seen)
@@ -312,7 +319,7 @@ static void keep_one(struct rp_conf *next, struct conf_at at, void *arg)
 	struct conf_origin *origin = conf_origin(next, at);
 	char path[128];
 
-	if (at.entry->live || conf_value_equal(at.entry, was, is))
+	if (at.entry->change != CONF_FIXED || conf_value_equal(at.entry, was, is))
 		return;
 	/* What was resolved at start differs from "auto" written again, and is the same wish. */
 	if (!conf_origin(k->running, at)->resolved || origin->kind != CONF_FROM_DEFAULT) {

@@ -4,8 +4,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#define FIXED false
-#define LIVE true
+#define FIXED CONF_FIXED
+#define LIVE CONF_LIVE
+#define UNUSED CONF_UNUSED
 
 /* The place of a list: at the top or in its section. */
 #define CONF_AT_top

@@ -235,7 +235,7 @@ static void read_section(struct reader *r, const struct conf_entry *section, con
 	if (is_null(n))
 		return;
 	if (n->type == YAML_SCALAR_NODE && other) {
-		conf_note_other(r->l, other, place_of(r, n));
+		conf_note_unused(r->l, other->name, other->instead, place_of(r, n));
 		return;
 	}
 	if (n->type != YAML_MAPPING_NODE) {
@@ -276,7 +276,7 @@ static void read_top(struct reader *r, const yaml_node_t *n)
 		else if (e)
 			read_knob(r, (struct conf_at){.entry = e}, value);
 		else if (other)
-			conf_note_other(r->l, other, place_of(r, key));
+			conf_note_unused(r->l, other->name, other->instead, place_of(r, key));
 		else
 			say_unknown(r, key, "", "", false);
 	}
