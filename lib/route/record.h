@@ -60,8 +60,8 @@ int rp_route_consumer_format(const struct rp_consumer_record *r, void *out, size
 /**
  * A client's put on /q/{name}: only reply_to and pinned change. A text without a node (";pinned")
  * changes the fields it names ("reply_to=" and "pinned=0" clear); a whole record replaces both, and
- * must name the same node and epoch as `current`. 0, -EPERM (node or epoch differ), -EINVAL (too
- * long, or neither form). On 0 *out borrows from both texts.
+ * must name the same node and epoch as `current` (as parse() gave it). 0, -EPERM (node or epoch
+ * differ), -EINVAL (too long, or neither form). On 0 *out borrows from both texts.
  */
 int rp_route_dispatcher_merge(struct rp_dispatcher_record *out,
 	const struct rp_dispatcher_record *current, const void *text, size_t length);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Every table against every other, for tests. */
+
+#include "queue_priv.h"
+
+#define HOLDS(cond)                   \
+	do {                          \
+		if (!(cond))          \
+			return #cond; \
+	} while (0)
+
+struct audit {
+	uint32_t messages, consumers, holds, hosts, producers, queues, indexed;
+	uint64_t bytes;
+};
+
+static const char *audit_waiting(
+	const struct queue *q, struct audit *a, uint32_t *indexed, uint64_t *bytes)
+{
+	bool scan_seen = q->scan == &q->waiting;
+	const struct rp_list *n;
+	uint64_t idx = 0;
+
+	rp_list_foreach (n, &q->waiting) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_WAITING && m->q == q && m->idx > idx && !m->consumer);
+		HOLDS(m->payload && m->payload->pkt_len == m->bytes);
+		HOLDS(rp_list_empty(&m->timer) && m->answered);
+		idx = m->idx;
+		scan_seen |= q->scan == n;
+		(*indexed)++;
+		*bytes += m->bytes;
+	}
+	HOLDS(scan_seen);
+	a->messages += *indexed;
+	return NULL;
+}
+
+static const char *audit_forwards(const struct queue *q, struct audit *a)
+{
+	const struct rp_list *n;
+	uint32_t unsent = 0, sent = 0;
+	uint64_t order = 0;
+
+	rp_list_foreach (n, &q->sent) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_SENT && m->idx == 0 && !m->payload && m->target);
+		sent++;
+	}
+	rp_list_foreach (n, &q->unsent) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_UNSENT && m->idx == 0 && m->payload);
+		HOLDS(m->order > order);
+		order = m->order;
+		unsent++;
+	}
+	HOLDS(unsent == q->unsent_count && sent == q->sent_count);
+	a->messages += unsent + sent;
+	return NULL;
+}
+
+static const char *audit_host(const struct consumer *c, struct audit *a)
+{
+	const struct rp_list *n;
+
+	if (!c->host)
+		return NULL;
+	a->hosts++;
+	HOLDS(c->host->c == c && c->host->handle);
+	rp_list_foreach (n, &c->host->holds) {
+		const struct hold *h = rp_list_entry(n, struct hold, link);
+
+		HOLDS(h->host == c->host && !rp_list_empty(&h->at_node));
+		a->holds++;
+	}
+	return NULL;
+}
+
+static const char *audit_consumer(const struct rp_queues *qs, const struct consumer *c,
+	struct audit *a, uint32_t *in_flight, uint64_t *bytes)
+{
+	uint32_t bound = 0, unaccepted = 0, untook = 0;
+	const struct rp_list *n;
+
+	rp_list_foreach (n, &c->bound) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_BOUND && m->consumer == c && m->idx && m->payload);
+		HOLDS(message_find(qs, c->q, m->idx, m->alloc_node) == m);
+		HOLDS(m->accepted == rp_list_empty(&m->timer));
+		HOLDS(!m->lost || c->resend);
+		bound++;
+		unaccepted += !m->accepted;
+		untook += !m->took;
+		*bytes += m->bytes;
+	}
+	HOLDS(bound == c->outstanding && unaccepted == c->unaccepted && untook == c->untook);
+	HOLDS(bound <= c->prefetch || !c->is_ready);
+	HOLDS(!c->is_ready || (c->q->own && c->life && !c->pause));
+	HOLDS(c->host || c->life || c->record_node || bound);
+	HOLDS(!c->node == rp_list_empty(&c->at_node));
+	a->messages += bound;
+	a->consumers++;
+	*in_flight += bound;
+	return audit_host(c, a);
+}
+
+static const char *audit_queue(const struct rp_queues *qs, const struct queue *q, struct audit *a)
+{
+	const struct rp_queue_counters *k = &q->counters;
+	uint32_t depth = 0, in_flight = 0;
+	const char *fault;
+	struct rp_list *n;
+	uint64_t bytes = 0;
+
+	fault = audit_waiting(q, a, &depth, &bytes);
+	if (!fault)
+		fault = audit_forwards(q, a);
+	if (fault)
+		return fault;
+	rp_list_foreach (n, &q->consumers) {
+		fault = audit_consumer(
+			qs, rp_list_entry(n, struct consumer, link), a, &in_flight, &bytes);
+		if (fault)
+			return fault;
+	}
+	for (const struct producer *p = q->producers; p; p = p->next)
+		a->producers++;
+	depth += in_flight;
+	HOLDS(depth == q->depth && in_flight == q->in_flight && bytes == q->bytes);
+	HOLDS(k->indexed == k->acks + k->handed_over + q->depth);
+	HOLDS(!q->own || q->dispatcher == qs->config.node);
+	HOLDS(q->own || rp_list_empty(&q->waiting));
+	a->bytes += bytes;
+	a->indexed += depth;
+	a->queues++;
+	return NULL;
+}
+
+const char *rp_queue_audit(const struct rp_queues *qs)
+{
+	struct audit a = {0};
+
+	for (uint32_t i = 0; i <= qs->queue_mask; i++) {
+		for (const struct queue *q = qs->queue_table[i]; q; q = q->hash_next) {
+			const char *fault = audit_queue(qs, q, &a);
+
+			if (fault)
+				return fault;
+		}
+	}
+	HOLDS(a.messages == qs->messages.used && a.consumers == qs->consumers.used);
+	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
+	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);
+	HOLDS(a.bytes == qs->bytes);
+	return NULL;
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The dispatcher's choice: oldest undelivered first, each bound before it leaves; fewest
+ * outstanding among the consumers that match and have room, a local one before a remote one
+ * (spec/queues.md, "Dispatch").
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+/* ---- consumers: who is ready ---- */
+
+static bool consumer_is_able(struct rp_queues *qs, const struct consumer *c)
+{
+	const struct peer *p;
+
+	if (!c->q->own || !c->life || c->away || c->pause || c->resend ||
+		c->outstanding >= c->prefetch || (c->probation && c->unaccepted > 0))
+		return false;
+	/* After a stall everything that was on its way has come back before offers begin again. */
+	if (c->restart && c->untook > 0)
+		return false;
+	if (is_self(qs, c->node))
+		return c->host && c->host->open;
+	if (c->record_node != c->node)
+		return false;
+	p = peer_find(qs, c->node);
+	return p && !p->lost;
+}
+
+void consumer_update(struct rp_queues *qs, struct consumer *c)
+{
+	bool able = consumer_is_able(qs, c);
+
+	if (able == c->is_ready)
+		return;
+	c->is_ready = able;
+	if (!able) {
+		rp_list_unlink(&c->ready);
+		return;
+	}
+	rp_list_push_back(&c->q->ready, &c->ready);
+	/* What stands at the head may be for this one. */
+	c->q->scan = c->q->waiting.next;
+	queue_work(qs, c->q);
+}
+
+void consumer_pause(
+	struct rp_queues *qs, struct consumer *c, enum consumer_pause why, uint64_t now_ns)
+{
+	struct peer *p = peer_find(qs, c->node);
+	struct rp_list *list = NULL;
+
+	c->is_ready = false;
+	rp_list_unlink(&c->ready);
+	c->pause = (uint8_t)why;
+	switch (why) {
+	case PAUSE_NONE:
+		break;
+	case PAUSE_RETRY:
+		c->pause_until_ns = now_ns + qs->config.retry_ns;
+		list = &qs->retry;
+		break;
+	case PAUSE_STALL:
+		c->pause_until_ns = now_ns + STALL_RETRY_NS;
+		list = &qs->stalled;
+		break;
+	case PAUSE_SUSPENDED:
+		c->pause_until_ns = now_ns + qs->config.accept_ns;
+		list = &qs->suspended;
+		break;
+	case PAUSE_PATH:
+		list = p ? &p->blocked : NULL;
+		break;
+	}
+	if (list)
+		rp_list_push_back(list, &c->ready);
+}
+
+void consumer_unpause(struct rp_queues *qs, struct consumer *c)
+{
+	if (c->pause) {
+		rp_list_unlink(&c->ready);
+		c->pause = PAUSE_NONE;
+	}
+	if (c->resend) {
+		c->q->resend = true;
+		queue_work(qs, c->q);
+	}
+	consumer_update(qs, c);
+}
+
+void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life)
+{
+	struct peer *p = peer_get(qs, node);
+
+	if (c->pause) {
+		rp_list_unlink(&c->ready);
+		c->pause = PAUSE_NONE;
+	}
+	c->away = c->probation = c->restart = false;
+	rp_list_unlink(&c->at_node);
+	c->node = p ? node : 0;
+	c->life = p ? life : 0;
+	if (p)
+		rp_list_push_back(&p->consumers, &c->at_node);
+	if (c->resend) {
+		c->q->resend = true;
+		queue_work(qs, c->q);
+	}
+	consumer_update(qs, c);
+}
+
+void consumer_tidy(struct rp_queues *qs, struct consumer *c)
+{
+	if (!c->host && !c->life && !c->record_node && rp_list_empty(&c->bound))
+		consumer_free(qs, c);
+}
+
+static bool consumer_matches(const struct consumer *c, const struct message *m)
+{
+	if (c->max_bytes && m->bytes - m->tail_length > c->max_bytes)
+		return false;
+	if (c->match_length > m->tail_length ||
+		(c->match_length && memcmp(rte_pktmbuf_mtod(m->payload, const uint8_t *), c->match,
+					    c->match_length) != 0))
+		return false;
+	for (const struct rejection *r = m->rejections; r; r = r->next) {
+		if (memcmp(r->uuid, c->uuid, RP_UUID_BYTES) == 0)
+			return false;
+	}
+	return true;
+}
+
+static struct consumer *dispatch_choose(
+	struct rp_queues *qs, struct queue *q, const struct message *m)
+{
+	struct consumer *best = NULL;
+	bool best_local = false;
+	struct rp_list *n;
+
+	rp_list_foreach (n, &q->ready) {
+		struct consumer *c = rp_list_entry(n, struct consumer, ready);
+		bool local = is_self(qs, c->node);
+
+		if (best && (c->outstanding > best->outstanding ||
+				    (c->outstanding == best->outstanding && local <= best_local)))
+			continue;
+		if (!consumer_matches(c, m))
+			continue;
+		best = c;
+		best_local = local;
+		if (local && c->outstanding == 0)
+			break;
+	}
+	return best;
+}
+
+/* ---- binding ---- */
+
+void waiting_remove(struct rp_queues *qs, struct message *m)
+{
+	struct queue *q = m->q;
+
+	RP_ASSERT(m->state == MESSAGE_WAITING);
+	if (q->scan == &m->link)
+		q->scan = m->link.next;
+	rp_list_unlink(&m->link);
+}
+
+/* To its place by index: a message that was offered before stands before all that came later. */
+static void waiting_insert(struct rp_queues *qs, struct message *m)
+{
+	struct queue *q = m->q;
+	struct rp_list *n = q->waiting.next;
+
+	/* Most come at the end, or back at the head. */
+	if (!rp_list_empty(&q->waiting) &&
+		rp_list_entry(q->waiting.prev, struct message, link)->idx < m->idx)
+		n = &q->waiting;
+	while (n != &q->waiting && rp_list_entry(n, struct message, link)->idx < m->idx)
+		n = n->next;
+	rp_list_insert_between(&m->link, n->prev, n);
+	m->state = MESSAGE_WAITING;
+	if (q->scan == n || n != &q->waiting)
+		q->scan = n == q->scan ? &m->link : q->waiting.next;
+}
+
+static void dispatch_bind(
+	struct rp_queues *qs, struct message *m, struct consumer *c, uint64_t now_ns)
+{
+	waiting_remove(qs, m);
+	m->state = MESSAGE_BOUND;
+	m->consumer = c;
+	m->attempt++;
+	m->bound_ns = now_ns;
+	m->deadline_ns = now_ns + qs->config.accept_ns;
+	m->took = m->accepted = m->timed_out = m->lost = m->seen = false;
+	m->mod_revision = 0;
+	rp_list_push_back(&c->bound, &m->link);
+	rp_list_push_back(&qs->offers, &m->timer);
+	c->outstanding++;
+	c->unaccepted++;
+	c->untook++;
+	m->q->in_flight++;
+}
+
+void dispatch_unbind(struct rp_queues *qs, struct message *m)
+{
+	struct consumer *c = m->consumer;
+
+	RP_ASSERT(m->state == MESSAGE_BOUND && c->outstanding > 0);
+	rp_list_unlink(&m->link);
+	rp_list_unlink(&m->timer);
+	c->outstanding--;
+	if (!m->accepted)
+		c->unaccepted--;
+	if (!m->took)
+		c->untook--;
+	m->q->in_flight--;
+	m->consumer = NULL;
+	m->took = m->accepted = m->lost = m->seen = false;
+	/* What comes back of an earlier sending is not this one's. */
+	m->sends++;
+	consumer_update(qs, c);
+}
+
+/* Back to the state before dispatch_bind(): nothing has left. */
+static void dispatch_bind_undo(struct rp_queues *qs, struct message *m)
+{
+	dispatch_unbind(qs, m);
+	m->attempt--;
+	waiting_insert(qs, m);
+}
+
+void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct queue *q = m->q;
+
+	dispatch_unbind(qs, m);
+	if (q->own)
+		waiting_insert(qs, m);
+	else
+		forward_hand_over(qs, m, now_ns);
+	queue_work(qs, q);
+}
+
+void dispatch_release_all(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	/* From the last one on: each goes before the others, so that none is searched for. */
+	if (c->q->own) {
+		while (!rp_list_empty(&c->bound))
+			dispatch_release(
+				qs, rp_list_entry(c->bound.prev, struct message, link), now_ns);
+		return;
+	}
+	while (!rp_list_empty(&c->bound))
+		dispatch_release(qs, rp_list_entry(c->bound.next, struct message, link), now_ns);
+}
+
+/* ---- offering ---- */
+
+static uint64_t message_cookie(struct rp_queues *qs, const struct message *m)
+{
+	return slab_id(&qs->messages, m) | (uint64_t)m->sends << 48;
+}
+
+static int offer_local(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+	struct offer o = {
+		.from = qs->config.node,
+		.idx = m->idx,
+		.alloc_node = m->alloc_node,
+		.life = c->life,
+		.mod_revision = m->seen ? m->mod_revision : 0,
+		.attempt = m->attempt,
+		.tail_length = m->tail_length,
+		.begins = true,
+		.payload = payload_clone(qs, m->payload),
+	};
+	enum rp_qstatus status;
+
+	if (!o.payload)
+		return -ENOMEM;
+	status = host_take(qs, c, &o, now_ns);
+	if (status != RP_Q_OK)
+		rte_pktmbuf_free(o.payload);
+	if (status != RP_Q_OK && status != RP_Q_DUPLICATE)
+		return -EAGAIN;
+	if (!m->took) {
+		m->took = true;
+		c->untook--;
+	}
+	return 0;
+}
+
+static int offer_remote(struct rp_queues *qs, struct message *m, bool again, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+	struct rp_qmsg msg = qmsg_for(m->q, RP_QMSG_DELIVER);
+	int error;
+
+	m->sends++;
+	msg.flags = (c->restart ? RP_QMSG_RESUMES : 0) | (again ? RP_QMSG_REPEAT : 0);
+	msg.idx = m->idx;
+	msg.alloc_node = m->alloc_node;
+	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	msg.token = c->life;
+	msg.mod_revision = m->seen ? m->mod_revision : 0;
+	msg.attempt = m->attempt;
+	msg.tail_length = m->tail_length;
+	msg.cookie = message_cookie(qs, m);
+	msg.payload = payload_clone(qs, m->payload);
+	if (!msg.payload)
+		return -ENOMEM;
+	error = qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+	if (error) {
+		rte_pktmbuf_free(msg.payload);
+		return error;
+	}
+	c->restart = false;
+	return 0;
+}
+
+/* What to do about a consumer that could not be sent to. */
+static void offer_failed(struct rp_queues *qs, struct message *m, int error, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+
+	if (error == -ENOBUFS || error == -ENETUNREACH)
+		consumer_pause(qs, c, PAUSE_PATH, now_ns);
+	else if (error == -EMSGSIZE || error == -EINVAL)
+		/* It would be refused again each time: not for this consumer. */
+		message_reject(qs, m, c);
+	else
+		consumer_pause(qs, c, PAUSE_RETRY, now_ns);
+}
+
+void message_reject(struct rp_queues *qs, struct message *m, const struct consumer *c)
+{
+	struct rejection *r = slab_get(&qs->rejections);
+
+	COUNT(qs, m->q, rejects);
+	if (!r)
+		return;
+	memcpy(r->uuid, c->uuid, RP_UUID_BYTES);
+	r->next = m->rejections;
+	m->rejections = r;
+}
+
+static void dispatch_offer(
+	struct rp_queues *qs, struct message *m, struct consumer *c, uint64_t now_ns)
+{
+	bool local = is_self(qs, c->node);
+	struct queue *q = m->q;
+	int error;
+
+	dispatch_bind(qs, m, c, now_ns);
+	error = local ? offer_local(qs, m, now_ns) : offer_remote(qs, m, false, now_ns);
+	if (error) {
+		offer_failed(qs, m, error, now_ns);
+		dispatch_bind_undo(qs, m);
+		return;
+	}
+	if (local)
+		COUNT(qs, q, deliveries_local);
+	else
+		COUNT(qs, q, deliveries_remote);
+	if (m->attempt > 1)
+		COUNT(qs, q, redeliveries);
+	/* Behind the others with as many outstanding. */
+	consumer_update(qs, c);
+	if (c->is_ready) {
+		rp_list_unlink(&c->ready);
+		rp_list_push_back(&q->ready, &c->ready);
+	}
+}
+
+/* What the consumer holds and may not have got, in order; false when it cannot be sent to. */
+static bool consumer_send_again(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &c->bound) {
+		struct message *m = rp_list_entry(n, struct message, link);
+		int error;
+
+		if (!m->lost)
+			continue;
+		error = is_self(qs, c->node) ? offer_local(qs, m, now_ns)
+					     : offer_remote(qs, m, true, now_ns);
+		if (error) {
+			offer_failed(qs, m, error, now_ns);
+			if (c->pause)
+				return false;
+			dispatch_release(qs, m, now_ns);
+			continue;
+		}
+		m->lost = false;
+		COUNT(qs, m->q, resends);
+	}
+	c->resend = false;
+	consumer_update(qs, c);
+	return true;
+}
+
+static void dispatch_resend(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	q->resend = false;
+	rp_list_foreach_safe (n, next, &q->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (c->resend && !c->pause && !c->away && c->life)
+			consumer_send_again(qs, c, now_ns);
+	}
+}
+
+bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	unsigned budget = POLL_BUDGET;
+
+	if (q->resend)
+		dispatch_resend(qs, q, now_ns);
+	while (q->scan != &q->waiting && !rp_list_empty(&q->ready)) {
+		struct message *m = rp_list_entry(q->scan, struct message, link);
+		struct consumer *c;
+
+		if (budget-- == 0)
+			return true;
+		c = dispatch_choose(qs, q, m);
+		if (c) {
+			/* Unbound again when it cannot leave: then the scan stands at it still. */
+			dispatch_offer(qs, m, c, now_ns);
+			continue;
+		}
+		if (m->rejections && !m->all_rejected) {
+			m->all_rejected = true;
+			COUNT(qs, q, rejected_by_all);
+		}
+		q->scan = q->scan->next;
+	}
+	return false;
+}
+
+/* ---- taking in ---- */
+
+enum rp_qstatus dispatch_admit(struct rp_queues *qs, struct queue *q, uint32_t bytes)
+{
+	uint64_t depth = (uint64_t)q->depth + q->unsent_count + q->sent_count;
+
+	if (depth >= qs->config.queue_depth_max) {
+		COUNT(qs, q, refused_depth);
+		return RP_Q_QUEUE_DEPTH;
+	}
+	if (q->bytes + q->forward_bytes + bytes > qs->config.queue_bytes_max) {
+		COUNT(qs, q, refused_bytes);
+		return RP_Q_QUEUE_BYTES;
+	}
+	return RP_Q_OK;
+}
+
+/* True when a segment lies in buffers of another pool than the queues' own. */
+static bool payload_is_foreign(const struct rp_queues *qs, struct rte_mbuf *m)
+{
+	for (; m; m = m->next) {
+		const struct rte_mbuf *owner = RTE_MBUF_CLONED(m) ? rte_mbuf_from_indirect(m) : m;
+
+		if (owner->pool != qs->config.pool)
+			return true;
+	}
+	return false;
+}
+
+void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct queue *q = m->q;
+
+	RP_ASSERT(q->own && rp_list_empty(&m->link) && m->idx == 0);
+	if (q->sequence == RP_SEQUENCE_MAX)
+		queue_claim(qs, q, now_ns);
+	m->idx = rp_route_idx_pack(q->epoch, ++q->sequence);
+	m->alloc_node = qs->config.node;
+	m->handed = false;
+	message_indexed(qs, m);
+	waiting_insert(qs, m);
+	COUNT(qs, q, indexed);
+	dispatch_pump(qs, q, now_ns);
+	if (m->state == MESSAGE_WAITING)
+		COUNT(qs, q, held);
+	if (payload_is_foreign(qs, m->payload)) {
+		m->stay_ns = now_ns + qs->config.stay_ns;
+		rp_list_push_back(&qs->foreign, &m->stay);
+	}
+	queue_work(qs, q);
+}

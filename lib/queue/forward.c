@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The producer's node, and the dispatcher that takes its forwards. Messages leave in order; one
+ * that may have arrived somewhere is asked for there, with REPEAT, as long as that node lives;
+ * nothing newer overtakes it. A forward is known by (producer's node, its boot, sequence).
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
+{
+	const struct rp_queue_answer answer = {.status = status, .idx = m->idx};
+
+	if (m->answered)
+		return;
+	m->answered = true;
+	qs->ops.answer(qs->ctx, m->token, &answer);
+}
+
+/* ---- leaving ---- */
+
+static void unsent_append(struct message *m)
+{
+	struct queue *q = m->q;
+
+	m->state = MESSAGE_UNSENT;
+	m->order = ++q->order;
+	q->unsent_count++;
+	q->forward_bytes += m->bytes;
+	rp_list_push_back(&q->unsent, &m->link);
+}
+
+void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	unsent_append(m);
+	m->origin_seq = m->order;
+	queue_work(qs, m->q);
+}
+
+void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	message_unindexed(qs, m);
+	rp_list_unlink(&m->stay);
+	m->handed = true;
+	m->repeat = false;
+	m->target = 0;
+	COUNT(qs, m->q, handed_over);
+	unsent_append(m);
+	queue_work(qs, m->q);
+}
+
+/* Back among the unsent, before what comes after it. */
+static void unsent_return(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload)
+{
+	struct queue *q = m->q;
+	struct rp_list *n = q->unsent.next;
+
+	rp_list_unlink(&m->link);
+	q->sent_count--;
+	q->forward_bytes -= m->bytes;
+	m->payload = payload;
+	m->state = MESSAGE_UNSENT;
+	m->sends++;
+	while (n != &q->unsent && rp_list_entry(n, struct message, link)->order < m->order)
+		n = n->next;
+	rp_list_insert_between(&m->link, n->prev, n);
+	q->unsent_count++;
+	q->forward_bytes += m->bytes;
+}
+
+static void unsent_take(struct message *m)
+{
+	rp_list_unlink(&m->link);
+	m->q->unsent_count--;
+	m->q->forward_bytes -= m->bytes;
+}
+
+/* Ends a put that nobody took. */
+static void unsent_refuse(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
+{
+	unsent_take(m);
+	COUNT(qs, m->q, refused_dispatcher);
+	put_answer(qs, m, status);
+	message_free(qs, m);
+}
+
+static void queue_later(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	queue_unwork(q);
+	q->in_later = true;
+	q->later_ns = now_ns + HANDOVER_RETRY_NS;
+	rp_list_push_back(&qs->later, &q->work);
+}
+
+/* Where the first of the unsent has to go; 0 = nowhere now. */
+static uint64_t forward_target(
+	struct rp_queues *qs, struct queue *q, const struct message *m, uint64_t now_ns)
+{
+	const struct peer *p = m->repeat ? peer_find(qs, m->target) : NULL;
+
+	/* It may be there: only that node can say. */
+	if (p && p->state == RP_NODE_ONLINE && !is_self(qs, m->target))
+		return m->target;
+	switch (queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns)) {
+	case RP_DISPATCH_LOCAL:
+		return qs->config.node;
+	case RP_DISPATCH_REMOTE:
+		return q->dispatcher;
+	case RP_DISPATCH_UNKNOWN:
+		break;
+	}
+	return 0;
+}
+
+static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	enum rp_qstatus status = RP_Q_OK;
+
+	unsent_take(m);
+	if (!m->answered)
+		status = dispatch_admit(qs, m->q, m->bytes);
+	if (status == RP_Q_OK)
+		dispatch_index(qs, m, now_ns);
+	put_answer(qs, m, status);
+	if (status != RP_Q_OK)
+		message_free(qs, m);
+}
+
+static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, uint64_t now_ns)
+{
+	struct rp_qmsg msg = qmsg_for(m->q, RP_QMSG_FORWARD);
+	int error;
+
+	m->sends++;
+	msg.flags = m->repeat ? RP_QMSG_REPEAT : 0;
+	msg.tail_length = m->tail_length;
+	msg.producer_node = m->origin_node;
+	msg.producer_boot = m->origin_boot;
+	msg.producer_seq = m->origin_seq;
+	msg.token = m->handed ? m->order : 0;
+	msg.payload = m->payload;
+	msg.cookie = slab_id(&qs->messages, m) | (uint64_t)m->sends << 48;
+	error = qs->ops.send(qs->ctx, node, &msg, now_ns);
+	if (error)
+		return error;
+	m->payload = NULL;
+	m->target = node;
+	m->state = MESSAGE_SENT;
+	unsent_take(m);
+	rp_list_push_back(&m->q->sent, &m->link);
+	m->q->sent_count++;
+	m->q->forward_bytes += m->bytes;
+	return 0;
+}
+
+/* True when it has left, or ended; false: it waits, and the queue with it. */
+static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *m, uint64_t now_ns)
+{
+	uint64_t target = forward_target(qs, q, m, now_ns);
+	struct peer *p;
+	int error;
+
+	if (!target) {
+		if (!m->answered) {
+			unsent_refuse(qs, m, RP_Q_NO_DISPATCHER);
+			return true;
+		}
+		queue_later(qs, q, now_ns);
+		return false;
+	}
+	/* What was sent elsewhere is answered first; and the receiver remembers only so many. */
+	if (q->sent_count > 0) {
+		const struct message *first = rp_list_entry(q->sent.next, struct message, link);
+
+		if (first->target != target || m->order - first->order >= qs->config.forward_window)
+			return false;
+	}
+	if (is_self(qs, target)) {
+		forward_index_here(qs, m, now_ns);
+		return true;
+	}
+	error = forward_send(qs, m, target, now_ns);
+	if (!error)
+		return true;
+	p = peer_find(qs, target);
+	if ((error == -EMSGSIZE || error == -EINVAL) && !m->answered) {
+		unsent_refuse(qs, m, error == -EMSGSIZE ? RP_Q_TOO_LARGE : RP_Q_INVALID);
+		return true;
+	}
+	if ((error == -ENOBUFS || error == -ENETUNREACH) && p) {
+		queue_unwork(q);
+		rp_list_push_back(&p->blocked_queues, &q->work);
+	} else {
+		queue_later(qs, q, now_ns);
+	}
+	return false;
+}
+
+bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	for (unsigned budget = POLL_BUDGET; !rp_list_empty(&q->unsent); budget--) {
+		struct message *m = rp_list_entry(q->unsent.next, struct message, link);
+
+		if (budget == 0)
+			return true;
+		if (!forward_step(qs, q, m, now_ns))
+			return false;
+	}
+	return false;
+}
+
+static void sent_end(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
+{
+	struct queue *q = m->q;
+
+	rp_list_unlink(&m->link);
+	q->sent_count--;
+	q->forward_bytes -= m->bytes;
+	put_answer(qs, m, status);
+	message_free(qs, m);
+	queue_work(qs, q);
+}
+
+void forward_took(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	queue_touch(qs, m->q, now_ns);
+	if (!m->handed)
+		COUNT(qs, m->q, puts_remote);
+	sent_end(qs, m, RP_Q_OK);
+}
+
+void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload,
+	enum rp_qstatus status, uint64_t now_ns)
+{
+	struct queue *q = m->q;
+	uint64_t node = m->target;
+
+	if (status == RP_Q_OK || status == RP_Q_DUPLICATE) {
+		rte_pktmbuf_free(payload);
+		forward_took(qs, m, now_ns);
+		return;
+	}
+	if (status != RP_Q_MOVED && status != RP_Q_STALL && !m->answered) {
+		rte_pktmbuf_free(payload);
+		COUNT(qs, q, refused_dispatcher);
+		sent_end(qs, m, status);
+		return;
+	}
+	/* It is not there, whatever may have been thought; and it is not lost. */
+	unsent_return(qs, m, payload);
+	m->repeat = false;
+	m->target = 0;
+	if (status == RP_Q_MOVED && q->dispatcher != node)
+		queue_work(qs, q);
+	else
+		queue_later(qs, q, now_ns);
+}
+
+void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, bool repeat,
+	uint64_t now_ns)
+{
+	unsent_return(qs, m, payload);
+	m->repeat = m->repeat || repeat;
+	if (!m->repeat)
+		m->target = 0;
+	queue_work(qs, m->q);
+}
+
+/* ---- arriving ---- */
+
+void producer_free(struct rp_queues *qs, struct producer *p)
+{
+	struct producer **at = &p->q->producers;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	rp_list_unlink(&p->recent);
+	slab_put(&qs->producers_slab, p);
+}
+
+static struct producer *producer_find(
+	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
+{
+	struct producer *p = q->producers;
+
+	while (p && !(p->node == node && p->boot == boot))
+		p = p->next;
+	if (p) {
+		rp_list_unlink(&p->recent);
+		rp_list_push_back(&qs->producers, &p->recent);
+	}
+	return p;
+}
+
+static struct producer *producer_get(
+	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
+{
+	struct producer *p = producer_find(qs, q, node, boot);
+
+	if (p)
+		return p;
+	p = slab_get(&qs->producers_slab);
+	if (!p) {
+		/* The one that was silent for the longest: what it repeats has been answered. */
+		producer_free(qs, rp_list_entry(qs->producers.next, struct producer, recent));
+		p = slab_get(&qs->producers_slab);
+	}
+	p->node = node;
+	p->boot = boot;
+	p->q = q;
+	p->next = q->producers;
+	q->producers = p;
+	rp_list_push_back(&qs->producers, &p->recent);
+	return p;
+}
+
+static bool producer_has(const struct producer *p, uint64_t seq)
+{
+	if (!p || seq > p->high)
+		return false;
+	if (p->high - seq >= DEDUPE_WINDOW)
+		return true;
+	return p->seen[seq % DEDUPE_WINDOW / 64] >> (seq % 64) & 1;
+}
+
+static void producer_add(struct producer *p, uint64_t seq)
+{
+	if (seq > p->high) {
+		if (seq - p->high >= DEDUPE_WINDOW)
+			memset(p->seen, 0, sizeof(p->seen));
+		else
+			for (uint64_t s = p->high + 1; s < seq; s++)
+				p->seen[s % DEDUPE_WINDOW / 64] &= ~(1ull << (s % 64));
+		p->high = seq;
+	}
+	if (p->high - seq < DEDUPE_WINDOW)
+		p->seen[seq % DEDUPE_WINDOW / 64] |= 1ull << (seq % 64);
+}
+
+/*
+ * What a dispatcher hands over is recognised by its own sequence, which comes in order. The
+ * producer's identity counts besides, but only while it is inside of the window: the producer
+ * itself repeats nothing older, and a backlog may well be.
+ */
+static bool forward_is_repeated(
+	struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m)
+{
+	const struct producer *p = producer_find(qs, q, m->producer_node, m->producer_boot);
+	const struct producer *handed;
+
+	if (m->token == 0)
+		return producer_has(p, m->producer_seq);
+	handed = producer_find(qs, q, from, 0);
+	if (handed && m->token <= handed->high)
+		return true;
+	return p && m->producer_seq + DEDUPE_WINDOW > p->high && producer_has(p, m->producer_seq);
+}
+
+static void forward_remember(
+	struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m)
+{
+	producer_add(producer_get(qs, q, m->producer_node, m->producer_boot), m->producer_seq);
+	if (m->token)
+		producer_get(qs, q, from, 0)->high = m->token;
+}
+
+/* Whether this node dispatches the queue in the eyes of the sender too. */
+static enum rp_qstatus forward_route(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns)
+{
+	enum rp_dispatch d;
+
+	queue_learn(qs, q, m->epoch, m->dispatcher, now_ns);
+	d = queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns);
+	*epoch = q->epoch;
+	*dispatcher = q->dispatcher;
+	switch (d) {
+	case RP_DISPATCH_LOCAL:
+		break;
+	case RP_DISPATCH_REMOTE:
+		COUNT(qs, q, moved);
+		return RP_Q_MOVED;
+	case RP_DISPATCH_UNKNOWN:
+		return RP_Q_NO_DISPATCHER;
+	}
+	if (rp_route_dispatcher_compare(m->epoch, m->dispatcher, q->epoch, q->dispatcher) < 0) {
+		COUNT(qs, q, moved);
+		return RP_Q_MOVED;
+	}
+	return RP_Q_OK;
+}
+
+enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
+	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns)
+{
+	const struct rp_span name = {m->name, m->name_length};
+	struct message *msg;
+	enum rp_qstatus status;
+	struct queue *q;
+
+	if (!m->payload || m->tail_length == 0 || m->tail_length > m->payload->data_len ||
+		m->tail_length > RP_TAIL_BYTES_MAX || !m->producer_node || !m->producer_boot)
+		return RP_Q_INVALID;
+	q = queue_get(qs, name, now_ns);
+	if (!q) {
+		COUNT_SHARD(qs, refused_limit);
+		return RP_Q_LIMIT;
+	}
+	COUNT(qs, q, forwards_received);
+	if (forward_is_repeated(qs, q, from, m)) {
+		COUNT(qs, q, forwards_duplicate);
+		return RP_Q_DUPLICATE;
+	}
+	if (qs->stopping) {
+		COUNT(qs, q, refused_stopping);
+		return RP_Q_STOPPING;
+	}
+	if (m->payload->pkt_len - m->tail_length > qs->config.message_bytes_max) {
+		COUNT(qs, q, refused_too_large);
+		return RP_Q_TOO_LARGE;
+	}
+	status = forward_route(qs, q, m, epoch, dispatcher, now_ns);
+	if (status == RP_Q_NO_DISPATCHER)
+		COUNT(qs, q, refused_dispatcher);
+	if (status == RP_Q_OK)
+		status = dispatch_admit(qs, q, m->payload->pkt_len);
+	if (status != RP_Q_OK)
+		return status;
+	msg = message_new(qs, q, m->payload, m->tail_length, now_ns);
+	if (!msg) {
+		COUNT(qs, q, refused_limit);
+		return RP_Q_LIMIT;
+	}
+	msg->origin_node = m->producer_node;
+	msg->origin_boot = m->producer_boot;
+	msg->origin_seq = m->producer_seq;
+	msg->answered = true;
+	forward_remember(qs, q, from, m);
+	dispatch_index(qs, msg, now_ns);
+	return RP_Q_OK;
+}
+
+/* ---- a put of this node ---- */
+
+void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
+	struct rte_mbuf *payload, uint64_t now_ns)
+{
+	struct rp_queue_answer answer = {.status = RP_Q_OK};
+	struct queue *q = NULL;
+	struct message *m = NULL;
+
+	if (!payload || tail_length == 0 || tail_length > RP_TAIL_BYTES_MAX ||
+		tail_length > payload->data_len || name.length == 0 ||
+		name.length > RP_NAME_BYTES_MAX) {
+		answer.status = RP_Q_INVALID;
+	} else if (payload->pkt_len - tail_length > qs->config.message_bytes_max) {
+		/* At ingress, before the queue exists. */
+		COUNT_SHARD(qs, puts);
+		COUNT_SHARD(qs, refused_too_large);
+		answer.status = RP_Q_TOO_LARGE;
+	} else if (qs->stopping) {
+		COUNT_SHARD(qs, puts);
+		COUNT_SHARD(qs, refused_stopping);
+		answer.status = RP_Q_STOPPING;
+	} else if (!(q = queue_get(qs, name, now_ns))) {
+		COUNT_SHARD(qs, puts);
+		COUNT_SHARD(qs, refused_limit);
+		answer.status = RP_Q_LIMIT;
+	} else {
+		COUNT(qs, q, puts);
+		answer.status = dispatch_admit(qs, q, payload->pkt_len);
+	}
+	if (answer.status == RP_Q_OK) {
+		m = message_new(qs, q, payload, tail_length, now_ns);
+		if (!m) {
+			COUNT(qs, q, refused_limit);
+			answer.status = RP_Q_LIMIT;
+		}
+	}
+	if (!m) {
+		rte_pktmbuf_free(payload);
+		qs->ops.answer(qs->ctx, token, &answer);
+		return;
+	}
+	m->token = token;
+	m->origin_node = qs->config.node;
+	m->origin_boot = qs->config.boot;
+	forward_put(qs, m, now_ns);
+	forward_pump(qs, q, now_ns);
+}

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The consumer's host: shows offers to its clients, each with a revision of its own sequence, keeps
+ * what they hold, and tells the dispatcher what became of it.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+static struct host **handle_bucket(const struct rp_queues *qs, uint64_t handle)
+{
+	return &qs->handle_table[(handle * 0x9e3779b97f4a7c15ull >> 32) & qs->handle_mask];
+}
+
+static struct host *host_find(const struct rp_queues *qs, uint64_t handle)
+{
+	struct host *h = *handle_bucket(qs, handle);
+
+	while (h && h->handle != handle)
+		h = h->handle_next;
+	return h;
+}
+
+static void host_unlink(struct rp_queues *qs, struct host *h)
+{
+	struct host **at = handle_bucket(qs, h->handle);
+
+	while (*at != h)
+		at = &(*at)->handle_next;
+	*at = h->handle_next;
+}
+
+static uint64_t host_next_revision(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	h->last_revision = RP_MAX(h->last_revision + 1, wall_us(qs, now_ns));
+	return h->last_revision;
+}
+
+/* ---- holds ---- */
+
+static struct hold **hold_bucket(const struct rp_queues *qs, const struct host *h, uint64_t idx)
+{
+	uint64_t a =
+		idx * 0x9e3779b97f4a7c15ull ^ slab_index(&qs->hosts, h) * 0xff51afd7ed558ccdull;
+
+	return &qs->hold_table[(a >> 32) & qs->hold_mask];
+}
+
+struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx)
+{
+	struct hold *hold = *hold_bucket(qs, h, idx);
+
+	while (hold && !(hold->host == h && hold->idx == idx))
+		hold = hold->idx_next;
+	return hold;
+}
+
+static struct hold *hold_new(
+	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t revision)
+{
+	const uint8_t *tail = rte_pktmbuf_mtod(o->payload, const uint8_t *);
+	struct peer *p = peer_get(qs, o->from);
+	struct hold *hold = p ? slab_get(&qs->holds) : NULL;
+	struct hold **bucket;
+
+	if (!hold)
+		return NULL;
+	hold->tail = blob_get(&qs->tails, tail, o->tail_length);
+	if (!hold->tail) {
+		slab_put(&qs->holds, hold);
+		return NULL;
+	}
+	hold->tail_length = (uint8_t)o->tail_length;
+	hold->host = h;
+	hold->from = o->from;
+	hold->idx = o->idx;
+	hold->alloc_node = o->alloc_node;
+	hold->attempt = o->attempt;
+	hold->mod_revision = revision;
+	rp_list_init(&hold->link);
+	rp_list_init(&hold->at_node);
+	rp_list_push_back(&h->holds, &hold->link);
+	rp_list_push_back(&p->holds, &hold->at_node);
+	bucket = hold_bucket(qs, h, o->idx);
+	hold->idx_next = *bucket;
+	*bucket = hold;
+	return hold;
+}
+
+void hold_forget(struct rp_queues *qs, struct hold *h)
+{
+	struct hold **at = hold_bucket(qs, h->host, h->idx);
+
+	while (*at != h)
+		at = &(*at)->idx_next;
+	*at = h->idx_next;
+	rp_list_unlink(&h->link);
+	rp_list_unlink(&h->at_node);
+	blob_put(&qs->tails, h->tail, h->tail_length);
+	slab_put(&qs->holds, h);
+}
+
+static struct done *done_slot(struct host *h, uint64_t idx)
+{
+	return &h->done[idx % DONE_SLOTS];
+}
+
+void hold_done(struct rp_queues *qs, struct hold *h, bool fenced)
+{
+	*done_slot(h->host, h->idx) =
+		(struct done){.idx = h->idx, .alloc_node = h->alloc_node, .fenced = fenced};
+	hold_forget(qs, h);
+}
+
+bool host_was_fenced(struct host *h, uint64_t idx)
+{
+	const struct done *d = done_slot(h, idx);
+
+	return d->idx == idx && d->fenced;
+}
+
+void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
+{
+	struct host *host = h->host;
+
+	if (!host->open)
+		return;
+	COUNT(qs, host->c->q, withdrawals);
+	qs->ops.withdraw(qs->ctx, host->handle, h->idx, (struct rp_span){h->tail, h->tail_length},
+		host_next_revision(qs, host, now_ns));
+}
+
+/* ---- reports to the dispatcher ---- */
+
+static void peer_reports_due(struct rp_queues *qs, uint64_t node)
+{
+	struct peer *p = peer_find(qs, node);
+
+	if (p)
+		p->reports_due = true;
+}
+
+static struct rp_qmsg hold_msg(const struct hold *h, enum rp_qmsg_type type)
+{
+	const struct consumer *c = h->host->c;
+	struct rp_qmsg msg = qmsg_for(c->q, type);
+
+	msg.idx = h->idx;
+	msg.alloc_node = h->alloc_node;
+	msg.attempt = h->attempt;
+	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	return msg;
+}
+
+void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
+{
+	struct rp_qmsg msg = hold_msg(h, h->returned ? RP_QMSG_REJECTED : RP_QMSG_ACCEPTED);
+	struct queue *q = h->host->c->q;
+	bool returned = h->returned;
+
+	msg.status = returned ? RP_Q_STALL : RP_Q_OK;
+	msg.mod_revision = returned ? 0 : h->mod_revision;
+	h->report = false;
+	if (is_self(qs, h->from)) {
+		if (returned) {
+			hold_forget(qs, h);
+			settle_reject(qs, q, &msg, qs->config.node, now_ns);
+		} else {
+			settle_accept(qs, q, &msg, now_ns);
+		}
+		return;
+	}
+	if (qs->ops.send(qs->ctx, h->from, &msg, now_ns) < 0) {
+		h->report = true;
+		peer_reports_due(qs, h->from);
+	} else if (returned) {
+		hold_forget(qs, h);
+	}
+}
+
+void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	struct queue *q = h->c->q;
+	struct rp_qmsg msg;
+
+	h->resume_due = false;
+	if (!q->dispatcher || is_self(qs, q->dispatcher))
+		return;
+	msg = qmsg_for(q, RP_QMSG_RESUME);
+	memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
+	msg.token = h->life;
+	msg.mod_revision = h->start_revision;
+	msg.flags = h->start_revision ? RP_QMSG_RESUMES : 0;
+	if (qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns) < 0) {
+		h->resume_due = true;
+		peer_reports_due(qs, q->dispatcher);
+	}
+}
+
+/* There is room again at a consumer that a dispatcher elsewhere was refused for. */
+static void host_tell_room(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	struct queue *q = h->c->q;
+	struct rp_qmsg msg;
+
+	h->room_due = false;
+	if (!q->dispatcher || is_self(qs, q->dispatcher))
+		return;
+	msg = qmsg_for(q, RP_QMSG_ACCEPTED);
+	memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
+	if (qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns) < 0) {
+		h->room_due = true;
+		peer_reports_due(qs, q->dispatcher);
+	}
+}
+
+void host_reports(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
+{
+	struct rp_list *n, *next, *cn;
+
+	if (!p->reports_due)
+		return;
+	p->reports_due = false;
+	host_fence_lifted(qs, p, now_ns);
+	rp_list_foreach_safe (n, next, &p->holds) {
+		struct hold *h = rp_list_entry(n, struct hold, at_node);
+
+		if (p->reports_due)
+			return;
+		if (h->report)
+			hold_report(qs, h, now_ns);
+	}
+	rp_list_foreach (n, &p->queues) {
+		struct queue *q = rp_list_entry(n, struct queue, at_node);
+
+		rp_list_foreach (cn, &q->consumers) {
+			struct host *h = rp_list_entry(cn, struct consumer, link)->host;
+
+			if (p->reports_due)
+				return;
+			if (h && h->resume_due && h->open)
+				host_resume(qs, h, now_ns);
+			if (h && h->room_due && h->open)
+				host_tell_room(qs, h, now_ns);
+		}
+	}
+}
+
+/* ---- a delivery comes ---- */
+
+/* The client has it, or had it: RP_Q_DUPLICATE; else what stands against it, or RP_Q_OK. */
+static enum rp_qstatus host_check(
+	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns)
+{
+	struct hold *hold = hold_find(qs, h, o->idx);
+	struct done *d = done_slot(h, o->idx);
+
+	/* Two dispatchers gave the same index: their keys would be the same. One after the other.
+	 */
+	if (hold && hold->alloc_node != o->alloc_node)
+		return RP_Q_STALL;
+	if (hold) {
+		hold->attempt = o->attempt;
+		if (hold->from != o->from) {
+			struct peer *p = peer_get(qs, o->from);
+
+			if (!p)
+				return RP_Q_LIMIT;
+			hold->from = o->from;
+			rp_list_unlink(&hold->at_node);
+			rp_list_push_back(&p->holds, &hold->at_node);
+		}
+		if (hold->accepted)
+			hold_report(qs, hold, now_ns);
+		return RP_Q_DUPLICATE;
+	}
+	if (d->idx == o->idx && d->alloc_node == o->alloc_node) {
+		if (!d->fenced)
+			return RP_Q_DUPLICATE;
+		d->idx = 0;
+	}
+	return h->stalled && !o->begins ? RP_Q_STALL : RP_Q_OK;
+}
+
+enum rp_qstatus host_take(
+	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns)
+{
+	struct host *h = c->host;
+	struct rp_queue_delivery d = {
+		.idx = o->idx,
+		.attempt = o->attempt,
+		.tail_length = o->tail_length,
+		.payload = o->payload,
+	};
+	enum rp_qstatus status;
+	uint64_t last;
+	struct hold *hold;
+
+	if (!h || !h->open || h->life != o->life)
+		return RP_Q_NO_CONSUMER;
+	status = host_check(qs, h, o, now_ns);
+	if (status == RP_Q_DUPLICATE)
+		COUNT(qs, c->q, deliveries_duplicate);
+	if (status != RP_Q_OK)
+		return status;
+	last = h->last_revision;
+	d.mod_revision = o->mod_revision ? o->mod_revision : host_next_revision(qs, h, now_ns);
+	hold = hold_new(qs, h, o, d.mod_revision);
+	if (!hold || qs->ops.deliver(qs->ctx, h->handle, &d) < 0) {
+		if (hold)
+			hold_forget(qs, hold);
+		h->last_revision = last;
+		h->stalled = true;
+		return RP_Q_STALL;
+	}
+	h->stalled = false;
+	h->last_revision = RP_MAX(h->last_revision, d.mod_revision);
+	return RP_Q_OK;
+}
+
+void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
+	uint64_t now_ns)
+{
+	struct consumer *c = consumer_find(qs, q, m->uuid);
+	struct hold *hold = c && c->host ? hold_find(qs, c->host, m->idx) : NULL;
+	struct rp_qmsg msg;
+
+	if (hold && hold->alloc_node == m->alloc_node && hold->from == from) {
+		hold->attempt = m->attempt;
+		if (hold->accepted || hold->returned) {
+			hold_report(qs, hold, now_ns);
+		} else if (c->host->open) {
+			qs->ops.recall(qs->ctx, c->host->handle, m->idx);
+		} else {
+			/* The watch ended before it was written. */
+			hold->returned = true;
+			hold_report(qs, hold, now_ns);
+		}
+		return;
+	}
+	msg = qmsg_for(q, RP_QMSG_REJECTED);
+	msg.idx = m->idx;
+	msg.alloc_node = m->alloc_node;
+	msg.attempt = m->attempt;
+	msg.status = RP_Q_STALL;
+	memcpy(msg.uuid, m->uuid, RP_UUID_BYTES);
+	if (is_self(qs, from))
+		settle_reject(qs, q, &msg, from, now_ns);
+	else
+		qs->ops.send(qs->ctx, from, &msg, now_ns);
+}
+
+/* ---- the consumer's life ---- */
+
+/* Forgets what a new watch has to be sent again, or, in a new life, everything. */
+static void host_forget(struct rp_queues *qs, struct host *h, uint64_t start_revision)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &h->holds) {
+		struct hold *hold = rp_list_entry(n, struct hold, link);
+
+		if (!start_revision || !hold->accepted || hold->mod_revision >= start_revision)
+			hold_forget(qs, hold);
+	}
+}
+
+void host_free(struct rp_queues *qs, struct host *h)
+{
+	host_forget(qs, h, 0);
+	host_unlink(qs, h);
+	rp_list_unlink(&h->timer);
+	h->c->host = NULL;
+	h->c->record_node = 0;
+	consumer_update(qs, h->c);
+	h->c = NULL;
+	h->fenced_node = 0;
+	slab_put(&qs->hosts, h);
+}
+
+void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	struct consumer *c = h->c;
+	struct queue *q = c->q;
+	struct rp_qmsg msg = qmsg_for(q, RP_QMSG_REJECTED);
+
+	msg.status = RP_Q_NO_CONSUMER;
+	msg.mod_revision = h->life;
+	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	host_free(qs, h);
+	/* Sooner than its record's end; which tells it as well, should this be lost. */
+	if (q->dispatcher && !is_self(qs, q->dispatcher))
+		qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns);
+	if (is_self(qs, c->node))
+		settle_leave(qs, c, c->node, c->life, now_ns);
+	else
+		consumer_tidy(qs, c);
+}
+
+void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	qs->ops.consumer_here(qs->ctx, queue_name(h->c->q), h->c->uuid, false);
+	host_leave(qs, h, now_ns);
+}
+
+static struct host *host_open(struct rp_queues *qs, struct consumer *c,
+	const struct rp_queue_consumer *open, uint64_t now_ns)
+{
+	struct host *h = c->host, **bucket;
+
+	if (h) {
+		if (h->open)
+			qs->ops.consumer_ended(qs->ctx, h->handle, RP_QUEUE_END_REPLACED);
+		host_unlink(qs, h);
+		rp_list_unlink(&h->timer);
+		host_forget(qs, h, open->start_revision);
+	} else {
+		h = slab_get(&qs->hosts);
+		if (!h)
+			return NULL;
+		rp_list_init(&h->timer);
+		rp_list_init(&h->holds);
+		h->c = c;
+		c->host = h;
+	}
+	h->handle = open->handle;
+	h->open = true;
+	h->stalled = false;
+	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
+	h->start_revision = open->start_revision;
+	if (open->start_revision)
+		h->last_revision = RP_MAX(h->last_revision, open->start_revision - 1);
+	bucket = handle_bucket(qs, h->handle);
+	h->handle_next = *bucket;
+	*bucket = h;
+	c->record_node = 0;
+	return h;
+}
+
+void rp_queue_consumer_open(
+	struct rp_queues *qs, const struct rp_queue_consumer *consumer, uint64_t now_ns)
+{
+	struct rp_queue_answer answer = {.status = RP_Q_LIMIT};
+	struct queue *q = queue_get(qs, consumer->name, now_ns);
+	struct consumer *c = q ? consumer_get(qs, q, consumer->uuid) : NULL;
+	struct rp_consumer_record fields;
+	struct host *h;
+
+	rp_route_consumer_parse(&fields, consumer->fields.data, consumer->fields.length);
+	if (!c || consumer_set_fields(qs, c, &fields) < 0 ||
+		!(h = host_open(qs, c, consumer, now_ns))) {
+		if (c)
+			consumer_tidy(qs, c);
+		qs->ops.answer(qs->ctx, consumer->handle, &answer);
+		return;
+	}
+	answer.status = RP_Q_OK;
+	answer.mod_revision =
+		h->start_revision ? h->start_revision - 1 : host_next_revision(qs, h, now_ns);
+	qs->ops.answer(qs->ctx, consumer->handle, &answer);
+	qs->ops.consumer_here(qs->ctx, queue_name(q), c->uuid, true);
+	settle_resume(qs, q, c, qs->config.node, h->life, h->start_revision, now_ns);
+	queue_dispatch(qs, q, RP_CLAIM_CONSUMER, now_ns);
+	host_resume(qs, h, now_ns);
+	queue_work(qs, q);
+}
+
+void rp_queue_consumer_close(
+	struct rp_queues *qs, uint64_t handle, enum rp_queue_close how, uint64_t now_ns)
+{
+	struct host *h = host_find(qs, handle);
+
+	if (!h || !h->open)
+		return;
+	h->open = false;
+	consumer_update(qs, h->c);
+	switch (how) {
+	case RP_QUEUE_CLOSE_ENDED:
+		h->deadline_ns = now_ns + qs->config.resume_ns;
+		rp_list_push_back(&qs->resuming, &h->timer);
+		break;
+	case RP_QUEUE_CLOSE_LEFT:
+		host_leave(qs, h, now_ns);
+		break;
+	case RP_QUEUE_CLOSE_SERVER:
+		break;
+	}
+}
+
+void rp_queue_consumer_accepted(
+	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns)
+{
+	struct host *h = host_find(qs, handle);
+	struct hold *hold = h ? hold_find(qs, h, idx) : NULL;
+
+	if (!hold || hold->accepted)
+		return;
+	hold->accepted = true;
+	hold->returned = false;
+	hold_report(qs, hold, now_ns);
+}
+
+void rp_queue_consumer_returned(
+	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns)
+{
+	struct host *h = host_find(qs, handle);
+	struct hold *hold = h ? hold_find(qs, h, idx) : NULL;
+
+	if (!hold || hold->accepted)
+		return;
+	hold->returned = true;
+	hold_report(qs, hold, now_ns);
+}
+
+void rp_queue_consumer_room(struct rp_queues *qs, uint64_t handle, uint64_t now_ns)
+{
+	struct host *h = host_find(qs, handle);
+
+	if (!h)
+		return;
+	if (h->c->pause == PAUSE_RETRY)
+		consumer_unpause(qs, h->c);
+	if (h->stalled)
+		host_tell_room(qs, h, now_ns);
+}
+
+/* ---- a dispatcher that is lost ---- */
+
+/* What that dispatcher still counts as held here belongs to a life that is over. */
+static void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
+	h->start_revision = 0;
+	if (is_self(qs, h->c->node))
+		h->c->life = h->life;
+}
+
+void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &p->holds) {
+		struct hold *hold = rp_list_entry(n, struct hold, at_node);
+		struct host *h = hold->host;
+
+		hold_withdraw(qs, hold, now_ns);
+		hold_done(qs, hold, true);
+		if (h->fenced_node == p->node)
+			continue;
+		h->fenced_node = p->node;
+		if (h->c->q->dispatcher == p->node)
+			host_new_life(qs, h, now_ns);
+	}
+}
+
+void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < qs->hosts.fresh; i++) {
+		struct host *h = (struct host *)(qs->hosts.base + (size_t)i * qs->hosts.item_size);
+		struct rp_qmsg msg;
+
+		if (!h->c || h->fenced_node != p->node)
+			continue;
+		if (h->c->q->dispatcher == p->node)
+			host_new_life(qs, h, now_ns);
+		msg = qmsg_for(h->c->q, RP_QMSG_RESUME);
+		memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
+		/* Where another node dispatches by now, a life that nobody has: it only releases.
+		 */
+		msg.token = h->c->q->dispatcher == p->node ? h->life : h->life + 1;
+		if (qs->ops.send(qs->ctx, p->node, &msg, now_ns) < 0) {
+			p->reports_due = true;
+			return;
+		}
+		h->fenced_node = 0;
+	}
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What comes in from other nodes, and what became of what was sent to them. */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const struct rp_qmsg *asked,
+	const struct settled *s, uint64_t now_ns)
+{
+	struct rp_qmsg m = {
+		.type = RP_QMSG_REPLY,
+		.name = asked->name,
+		.name_length = asked->name_length,
+		.hash = asked->hash,
+		.epoch = q ? q->epoch : 0,
+		.dispatcher = q ? q->dispatcher : 0,
+		.token = asked->token,
+		.idx = asked->idx,
+		.status = s->status,
+		.count = s->deleted,
+		.attempt = s->attempt,
+		.mod_revision = s->mod_revision,
+		.tail_length = s->payload ? s->tail_length : 0,
+		.payload = s->payload,
+	};
+
+	/* When it cannot be sent the asker is told by its own deadline. */
+	if (qs->ops.send(qs->ctx, to, &m, now_ns) < 0)
+		rte_pktmbuf_free(s->payload);
+}
+
+static void send_moved(struct rp_queues *qs, const struct queue *q, uint64_t to, uint64_t now_ns)
+{
+	const struct rp_qmsg m = qmsg_for(q, RP_QMSG_MOVED);
+
+	qs->ops.send(qs->ctx, to, &m, now_ns);
+}
+
+/* Another node dispatches, and nothing here is what the asker means. */
+static bool is_elsewhere(
+	const struct rp_queues *qs, const struct queue *q, uint64_t from, const struct rp_qmsg *m)
+{
+	return !q->own && q->dispatcher && !is_self(qs, q->dispatcher) && q->dispatcher != from &&
+	       !message_find(qs, q, m->idx, m->alloc_node);
+}
+
+static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
+	const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+
+	if (q && is_elsewhere(qs, q, from, m)) {
+		COUNT(qs, q, moved);
+		s.status = RP_Q_MOVED;
+	} else if (q && m->type == RP_QMSG_QACK) {
+		s = settle_ack(qs, q, m, from, now_ns);
+	} else if (q && m->type == RP_QMSG_GET) {
+		s = settle_get(qs, q, m);
+	} else if (q) {
+		s = settle_reject(qs, q, m, from, now_ns);
+	}
+	if (m->type != RP_QMSG_REJECTED || m->token)
+		reply(qs, q, from, m, &s, now_ns);
+	else
+		rte_pktmbuf_free(s.payload);
+}
+
+static int on_deliver(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
+	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns)
+{
+	const struct offer o = {
+		.from = from,
+		.idx = m->idx,
+		.alloc_node = m->alloc_node,
+		.life = m->token,
+		.mod_revision = m->mod_revision,
+		.attempt = m->attempt,
+		.tail_length = m->tail_length,
+		.begins = m->flags & RP_QMSG_RESUMES,
+		.payload = m->payload,
+	};
+	enum rp_qstatus status;
+	struct consumer *c;
+
+	if (!m->payload || m->tail_length == 0 || m->tail_length > m->payload->data_len ||
+		m->tail_length > RP_TAIL_BYTES_MAX || !m->idx || !m->alloc_node)
+		return RP_Q_INVALID;
+	if (!q)
+		return RP_Q_NO_CONSUMER;
+	/* What was bound before the move stays with its old dispatcher, and is sent again by it. */
+	if (m->mod_revision == 0 &&
+		rp_route_dispatcher_compare(m->epoch, m->dispatcher, q->epoch, q->dispatcher) < 0) {
+		COUNT(qs, q, moved);
+		*epoch = q->epoch;
+		*dispatcher = q->dispatcher;
+		return RP_Q_MOVED;
+	}
+	c = consumer_find(qs, q, m->uuid);
+	if (!c)
+		return RP_Q_NO_CONSUMER;
+	status = host_take(qs, c, &o, now_ns);
+	if (status != RP_Q_DUPLICATE)
+		return status;
+	rte_pktmbuf_free(m->payload);
+	return RP_Q_OK;
+}
+
+static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
+	uint64_t now_ns)
+{
+	struct consumer *c;
+
+	/* To be asked for it is a reason to dispatch, when nobody else does. */
+	if (!q->own && (!q->dispatcher || is_self(qs, q->dispatcher)))
+		queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns);
+	c = q->own ? consumer_get(qs, q, m->uuid) : consumer_find(qs, q, m->uuid);
+	/* One that is here by now is not there any more. */
+	if (c && !c->host && m->token)
+		settle_resume(qs, q, c, from, m->token, m->mod_revision, now_ns);
+	if (c)
+		consumer_tidy(qs, c);
+	if (is_elsewhere(qs, q, from, m))
+		send_moved(qs, q, from, now_ns);
+}
+
+static void on_withdraw(struct rp_queues *qs, struct queue *q, uint64_t from,
+	const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct consumer *c;
+	struct hold *hold;
+
+	if (m->status == RP_Q_STALL) {
+		host_recall(qs, q, m, from, now_ns);
+		return;
+	}
+	c = consumer_find(qs, q, m->uuid);
+	hold = c && c->host ? hold_find(qs, c->host, m->idx) : NULL;
+	if (!hold || hold->alloc_node != m->alloc_node || hold->from != from)
+		return;
+	if (m->status == RP_Q_OK)
+		hold_withdraw(qs, hold, now_ns);
+	hold_done(qs, hold, m->status == RP_Q_OK);
+}
+
+int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint32_t *epoch,
+	uint64_t *dispatcher, uint64_t now_ns)
+{
+	const struct rp_span name = {m->name, m->name_length};
+	struct queue *q;
+
+	*epoch = 0;
+	*dispatcher = 0;
+	if (m->type == RP_QMSG_FORWARD)
+		return forward_receive(qs, from, m, epoch, dispatcher, now_ns);
+	q = name.length ? queue_find(qs, name) : NULL;
+	if (!q && m->type == RP_QMSG_RESUME)
+		q = queue_get(qs, name, now_ns);
+	if (q)
+		queue_learn(qs, q, m->epoch, m->dispatcher, now_ns);
+	if (m->type == RP_QMSG_DELIVER)
+		return on_deliver(qs, q, from, m, epoch, dispatcher, now_ns);
+	if (m->type == RP_QMSG_REPLY) {
+		request_reply(qs, from, m, now_ns);
+		return RP_Q_OK;
+	}
+	rte_pktmbuf_free(m->payload);
+	switch (m->type) {
+	case RP_QMSG_QACK:
+	case RP_QMSG_GET:
+	case RP_QMSG_REJECTED:
+		on_request(qs, q, from, m, now_ns);
+		break;
+	case RP_QMSG_ACCEPTED:
+		if (q)
+			settle_accept(qs, q, m, now_ns);
+		break;
+	case RP_QMSG_RESUME:
+		if (q)
+			on_resume(qs, q, from, m, now_ns);
+		break;
+	case RP_QMSG_WITHDRAW:
+		if (q)
+			on_withdraw(qs, q, from, m, now_ns);
+		break;
+	case RP_QMSG_MOVED: /* learned above */
+	case RP_QMSG_FORWARD:
+	case RP_QMSG_DELIVER:
+	case RP_QMSG_REPLY:
+	case RP_QMSG_TYPE_COUNT:
+		break;
+	}
+	return RP_Q_OK;
+}
+
+/* ---- what became of ours ---- */
+
+/* The message of a cookie, in the state that this sending left it in; else NULL. */
+static struct message *sent_find(
+	struct rp_queues *qs, const struct rp_qmsg *m, enum message_state state)
+{
+	struct message *msg = slab_find(&qs->messages, m->cookie & 0xffffffffffffull);
+
+	if (!msg || msg->sends != (uint16_t)(m->cookie >> 48) || msg->state != state)
+		return NULL;
+	return msg;
+}
+
+void rp_queue_on_took(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct message *msg;
+
+	if (m->type == RP_QMSG_FORWARD) {
+		msg = sent_find(qs, m, MESSAGE_SENT);
+		if (msg)
+			forward_took(qs, msg, now_ns);
+	} else if (m->type == RP_QMSG_DELIVER) {
+		msg = sent_find(qs, m, MESSAGE_BOUND);
+		if (msg)
+			settle_took(qs, msg);
+	}
+}
+
+void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m,
+	enum rp_qstatus status, uint32_t epoch, uint64_t dispatcher, uint64_t now_ns)
+{
+	struct message *msg =
+		sent_find(qs, m, m->type == RP_QMSG_FORWARD ? MESSAGE_SENT : MESSAGE_BOUND);
+
+	if (!msg) {
+		rte_pktmbuf_free(m->payload);
+		return;
+	}
+	if (status == RP_Q_MOVED)
+		queue_learn(qs, msg->q, epoch, dispatcher, now_ns);
+	if (m->type == RP_QMSG_FORWARD) {
+		forward_refused(qs, msg, m->payload, status, now_ns);
+		return;
+	}
+	rte_pktmbuf_free(m->payload);
+	settle_refused(qs, msg, status, now_ns);
+}
+
+static void lost_report(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m)
+{
+	const struct rp_span name = {m->name, m->name_length};
+	struct queue *q = name.length ? queue_find(qs, name) : NULL;
+	struct consumer *c = q ? consumer_find(qs, q, m->uuid) : NULL;
+	struct peer *p = peer_find(qs, node);
+	struct hold *hold;
+
+	if (!c || !c->host || !p)
+		return;
+	p->reports_due = true;
+	if (m->type == RP_QMSG_RESUME) {
+		c->host->resume_due = true;
+		return;
+	}
+	hold = hold_find(qs, c->host, m->idx);
+	if (hold && hold->from == node)
+		hold->report = true;
+}
+
+void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct message *msg;
+
+	switch (m->type) {
+	case RP_QMSG_FORWARD:
+		msg = sent_find(qs, m, MESSAGE_SENT);
+		if (msg)
+			forward_lost(qs, msg, m->payload, m->flags & RP_QMSG_REPEAT, now_ns);
+		else
+			rte_pktmbuf_free(m->payload);
+		return;
+	case RP_QMSG_DELIVER:
+		msg = sent_find(qs, m, MESSAGE_BOUND);
+		if (msg && !msg->took)
+			settle_lost(qs, msg, now_ns);
+		break;
+	case RP_QMSG_QACK:
+	case RP_QMSG_GET:
+		request_lost(qs, m->token, now_ns);
+		break;
+	case RP_QMSG_REJECTED:
+		if (m->token)
+			request_lost(qs, m->token, now_ns);
+		break;
+	case RP_QMSG_ACCEPTED:
+	case RP_QMSG_RESUME:
+		lost_report(qs, node, m);
+		break;
+	case RP_QMSG_REPLY:
+	case RP_QMSG_MOVED:
+	case RP_QMSG_WITHDRAW:
+	case RP_QMSG_TYPE_COUNT:
+		break;
+	}
+	rte_pktmbuf_free(m->payload);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+/* An idle queue costs at most 512 bytes, its name (of up to 32 bytes) included. */
+_Static_assert(sizeof(struct queue) <= 512, "an idle queue is small");
+
+const char *rp_queue_counter_name(enum rp_queue_counter counter)
+{
+	static const char *const names[] = {
+#define X(name, text) #name,
+#include <queue/queue_counters.def>
+#undef X
+	};
+
+	return (unsigned)counter < RP_QUEUE_COUNTER_COUNT ? names[counter] : "?";
+}
+
+const char *rp_queue_counter_text(enum rp_queue_counter counter)
+{
+	static const char *const texts[] = {
+#define X(name, text) text,
+#include <queue/queue_counters.def>
+#undef X
+	};
+
+	return (unsigned)counter < RP_QUEUE_COUNTER_COUNT ? texts[counter] : "?";
+}
+
+#define DEFAULT(field, value) config->field = config->field ? config->field : (value)
+
+static int config_defaults(struct rp_queue_config *config)
+{
+	DEFAULT(clone_pool, config->pool);
+	DEFAULT(message_bytes_max, 1572864);
+	DEFAULT(queue_depth_max, 65536);
+	DEFAULT(queue_bytes_max, 256ull << 20);
+	DEFAULT(queues_max, 1u << 20);
+	DEFAULT(messages_max, 1u << 20);
+	DEFAULT(consumers_max, 1u << 16);
+	DEFAULT(holds_max, 1u << 18);
+	DEFAULT(requests_max, 1u << 14);
+	DEFAULT(producers_max, 1u << 16);
+	DEFAULT(prefetch_default, 256);
+	DEFAULT(forward_window, 512);
+	DEFAULT(resume_ns, RP_NS_PER_S);
+	DEFAULT(idle_ns, 600 * RP_NS_PER_S);
+	DEFAULT(accept_ns, 5 * RP_NS_PER_S);
+	DEFAULT(dead_after_ns, 3 * RP_NS_PER_S);
+	DEFAULT(retry_ns, RP_NS_PER_MS);
+	DEFAULT(stay_ns, RP_NS_PER_MS);
+	if (!config->node || !config->pool || config->forward_window > DEDUPE_WINDOW / 2)
+		return -EINVAL;
+	return 0;
+}
+
+/* A hash table of pointers, a power of two at least as large as what it holds. */
+static void *table_new(uint32_t items, uint32_t *mask)
+{
+	uint32_t size = 16;
+
+	while (size < items && size < 1u << 31)
+		size *= 2;
+	*mask = size - 1;
+	return calloc(size, sizeof(void *));
+}
+
+static int tables_init(struct rp_queues *qs)
+{
+	const struct rp_queue_config *c = &qs->config;
+	int error = 0;
+
+	error |= slab_init(&qs->queues, sizeof(struct queue), c->queues_max);
+	error |= slab_init(&qs->messages, sizeof(struct message), c->messages_max);
+	error |= slab_init(&qs->consumers, sizeof(struct consumer), c->consumers_max);
+	error |= slab_init(&qs->hosts, sizeof(struct host), c->consumers_max);
+	error |= slab_init(&qs->holds, sizeof(struct hold), c->holds_max);
+	error |= slab_init(&qs->requests_slab, sizeof(struct request), c->requests_max);
+	error |= slab_init(&qs->producers_slab, sizeof(struct producer), c->producers_max);
+	error |= slab_init(&qs->rejections, sizeof(struct rejection), c->messages_max);
+	error |= blobs_init(&qs->names, c->queues_max);
+	error |= blobs_init(&qs->matches, c->consumers_max);
+	error |= blobs_init(&qs->tails, c->holds_max);
+	qs->queue_table = table_new(c->queues_max, &qs->queue_mask);
+	qs->idx_table = table_new(c->messages_max, &qs->idx_mask);
+	qs->uuid_table = table_new(c->consumers_max, &qs->uuid_mask);
+	qs->hold_table = table_new(c->holds_max, &qs->hold_mask);
+	qs->handle_table = table_new(c->consumers_max, &qs->handle_mask);
+	if (error || !qs->queue_table || !qs->idx_table || !qs->uuid_table || !qs->hold_table ||
+		!qs->handle_table)
+		return -ENOMEM;
+	return 0;
+}
+
+struct rp_queues *rp_queue_create(
+	const struct rp_queue_config *config, const struct rp_queue_ops *ops, void *ctx)
+{
+	struct rp_queue_config full = *config;
+	struct rp_queues *qs;
+
+	if (config_defaults(&full) < 0) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qs = calloc(1, sizeof(*qs));
+	if (!qs)
+		return NULL;
+	qs->config = full;
+	qs->ops = *ops;
+	qs->ctx = ctx;
+	qs->peer_deadline_ns = RP_NEVER;
+	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
+		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
+		&qs->suspended, &qs->resuming};
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
+		rp_list_init(lists[i]);
+	if (tables_init(qs) < 0) {
+		rp_queue_destroy(qs);
+		errno = ENOMEM;
+		return NULL;
+	}
+	peer_get(qs, full.node)->state = RP_NODE_SPARE;
+	return qs;
+}
+
+static void payloads_free(struct rp_list *list)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, list) {
+		struct message *m = rp_list_entry(n, struct message, link);
+
+		rte_pktmbuf_free(m->payload);
+		m->payload = NULL;
+	}
+}
+
+void rp_queue_destroy(struct rp_queues *qs)
+{
+	if (!qs)
+		return;
+	for (uint32_t i = 0; qs->queue_table && i <= qs->queue_mask; i++) {
+		for (struct queue *q = qs->queue_table[i]; q; q = q->hash_next) {
+			struct rp_list *n;
+
+			payloads_free(&q->waiting);
+			payloads_free(&q->unsent);
+			rp_list_foreach (n, &q->consumers)
+				payloads_free(&rp_list_entry(n, struct consumer, link)->bound);
+		}
+	}
+	slab_fini(&qs->queues);
+	slab_fini(&qs->messages);
+	slab_fini(&qs->consumers);
+	slab_fini(&qs->hosts);
+	slab_fini(&qs->holds);
+	slab_fini(&qs->requests_slab);
+	slab_fini(&qs->producers_slab);
+	slab_fini(&qs->rejections);
+	blobs_fini(&qs->names);
+	blobs_fini(&qs->matches);
+	blobs_fini(&qs->tails);
+	free(qs->queue_table);
+	free(qs->idx_table);
+	free(qs->uuid_table);
+	free(qs->hold_table);
+	free(qs->handle_table);
+	free(qs);
+}
+
+void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns)
+{
+	qs->wall_offset_ns = wall_minus_now_ns;
+}
+
+void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns)
+{
+	qs->stopping = true;
+}
+
+void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config)
+{
+	if (config->message_bytes_max)
+		qs->config.message_bytes_max = config->message_bytes_max;
+	if (config->queue_depth_max)
+		qs->config.queue_depth_max = config->queue_depth_max;
+	if (config->queue_bytes_max)
+		qs->config.queue_bytes_max = config->queue_bytes_max;
+}
+
+/* ---- insight ---- */
+
+static uint64_t age(uint64_t since_ns, uint64_t now_ns)
+{
+	return now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+static void info_consumers(const struct rp_queues *qs, const struct queue *q,
+	struct rp_queue_info *info, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &q->consumers) {
+		const struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (c->host)
+			info->consumers_local++;
+		else if (c->node || c->record_node)
+			info->consumers_remote++;
+		if (!rp_list_empty(&c->bound)) {
+			const struct message *m =
+				rp_list_entry(c->bound.next, struct message, link);
+
+			info->in_flight_oldest_ns =
+				RP_MAX(info->in_flight_oldest_ns, age(m->bound_ns, now_ns));
+		}
+	}
+}
+
+static void info_fill(const struct rp_queues *qs, const struct queue *q, struct rp_queue_info *info,
+	uint64_t now_ns)
+{
+	*info = (struct rp_queue_info){
+		.name = queue_name(q),
+		.dispatcher = q->dispatcher,
+		.epoch = q->epoch,
+		.dispatching = q->own,
+		.depth = q->depth,
+		.waiting = q->depth - q->in_flight,
+		.in_flight = q->in_flight,
+		.forwards = q->unsent_count + q->sent_count,
+		.bytes = q->bytes,
+		.counters = q->counters,
+	};
+	if (!rp_list_empty(&q->waiting)) {
+		const struct message *m = rp_list_entry(q->waiting.next, struct message, link);
+
+		info->waiting_oldest_ns = age(m->since_ns, now_ns);
+	}
+	info_consumers(qs, q, info, now_ns);
+}
+
+bool rp_queue_info(const struct rp_queues *qs, struct rp_span name, struct rp_queue_info *info,
+	uint64_t now_ns)
+{
+	const struct queue *q = name.length ? queue_find(qs, name) : NULL;
+
+	if (q)
+		info_fill(qs, q, info, now_ns);
+	return q != NULL;
+}
+
+bool rp_queue_next(
+	const struct rp_queues *qs, uint32_t *cursor, struct rp_queue_info *info, uint64_t now_ns)
+{
+	/* The slab's order; an item that is free has no name in the table. */
+	for (uint32_t i = *cursor; i < qs->queues.fresh; i++) {
+		const struct queue *q =
+			(const struct queue *)(qs->queues.base + (size_t)i * qs->queues.item_size);
+		const struct queue *at = qs->queue_table[q->hash & qs->queue_mask];
+
+		while (at && at != q)
+			at = at->hash_next;
+		*cursor = i + 1;
+		if (at) {
+			info_fill(qs, q, info, now_ns);
+			return true;
+		}
+	}
+	return false;
+}
+
+void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *totals)
+{
+	*totals = (struct rp_queue_totals){
+		.queues = qs->queues.used,
+		.messages = qs->messages.used,
+		.consumers = qs->consumers.used,
+		.holds = qs->holds.used,
+		.requests = qs->requests_slab.used,
+		.producers = qs->producers_slab.used,
+		.bytes = qs->bytes,
+		.counters = qs->counters,
+	};
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The tables of the engine. A message is in exactly one place: the waiting list of its queue, the
+ * bound list of one consumer, or one of the two forward lists of its queue. A consumer is known by
+ * (queue, uuid) wherever it lives; one that lives here has a host part as well.
+ *
+ *	queue.c     creation, tables, counters, insight
+ *	registry.c  who dispatches: learning, claiming, losing; nodes and their death
+ *	dispatch.c  the dispatcher: index, choose, bind, offer, release
+ *	settle.c    the dispatcher: accept, acknowledge, get, reject, resume
+ *	forward.c   the producer's node
+ *	host.c      the consumer's host
+ *	request.c   acknowledges, gets and rejects of clients, here or on their way
+ *	message.c   what comes in from other nodes
+ *	poll.c      timers
+ */
+
+#include <base/assert.h>
+#include <base/list.h>
+#include <base/mbuf.h>
+#include <queue/queue.h>
+
+#include "slab.h"
+
+/* Most entries of one kind that one poll handles. */
+#define POLL_BUDGET 64
+/* Forwards that a producer's node may have sent without an answer span at most half of it. */
+#define DEDUPE_WINDOW 1024
+/* Acknowledged indexes that a host remembers for each consumer. */
+#define DONE_SLOTS 128
+/* A remote consumer that had no room says so when it has; this is for a lost notice. */
+#define STALL_RETRY_NS (100 * RP_NS_PER_MS)
+/* A newer dispatcher that refused a message handed over to it is asked again after this. */
+#define HANDOVER_RETRY_NS (100 * RP_NS_PER_MS)
+
+struct rejection {
+	struct rejection *next;
+	uint8_t uuid[RP_UUID_BYTES];
+};
+
+enum message_state {
+	MESSAGE_WAITING,
+	MESSAGE_BOUND,
+	MESSAGE_UNSENT, /**< a forward that has to be sent */
+	MESSAGE_SENT,	/**< a forward that was; deliver has the payload */
+};
+
+struct message {
+	struct rp_list link;	  /**< the list of its state */
+	struct rp_list timer;	  /**< qs->offers while bound and not accepted */
+	struct rp_list stay;	  /**< qs->foreign while its buffers are another pool's */
+	struct message *idx_next; /**< of the hash chain; indexed messages only */
+	struct queue *q;
+	struct consumer *consumer; /**< bound */
+	struct rejection *rejections;
+	struct rte_mbuf *payload;
+	uint64_t idx, alloc_node; /**< 0: not indexed */
+	uint64_t origin_node, origin_boot, origin_seq;
+	uint64_t token;	       /**< of the client that waits for the put's answer */
+	uint64_t target;       /**< forward: the node that has or may have it */
+	uint64_t order;	       /**< forward: place in the order of sending */
+	uint64_t mod_revision; /**< of its event, once accepted */
+	uint64_t since_ns;     /**< taken in */
+	uint64_t bound_ns, deadline_ns, stay_ns;
+	uint32_t bytes; /**< of the payload */
+	uint32_t attempt;
+	uint16_t tail_length;
+	uint16_t sends; /**< of this message, to tell an old answer from the last one's */
+	uint8_t state;
+	bool answered : 1; /**< its client knows that it is indexed (or there is none) */
+	bool took : 1;	   /**< the consumer's node has it */
+	bool accepted : 1;
+	bool timed_out : 1;    /**< not accepted in time: counted */
+	bool lost : 1;	       /**< to be sent again to the consumer that it is bound to */
+	bool seen : 1;	       /**< its event exists: sent again with its mod_revision */
+	bool repeat : 1;       /**< forward: `target` may have it */
+	bool handed : 1;       /**< forward: it was indexed here */
+	bool all_rejected : 1; /**< counted */
+};
+
+/* Why a consumer is not offered anything though it may have room; by which list its `ready` is on.
+ */
+enum consumer_pause {
+	PAUSE_NONE,
+	PAUSE_RETRY,	 /**< qs->retry: a refusal that passes soon */
+	PAUSE_STALL,	 /**< qs->stalled: the consumer's node had no room */
+	PAUSE_SUSPENDED, /**< qs->suspended: did not accept in time */
+	PAUSE_PATH,	 /**< peer->blocked: its node cannot be sent to */
+};
+
+struct consumer {
+	struct rp_list link;	/**< q->consumers */
+	struct rp_list ready;	/**< q->ready, or the list of its pause */
+	struct rp_list at_node; /**< peer->consumers of `node` */
+	struct consumer *uuid_next;
+	struct queue *q;
+	struct rp_list bound; /**< messages, in the order of offering */
+	uint8_t uuid[RP_UUID_BYTES];
+	uint64_t node;	      /**< where it is, as it said itself; 0 = nowhere yet */
+	uint64_t life;	      /**< as it said itself; 0 = not there */
+	uint64_t record_node; /**< as its record says; 0 = no record seen */
+	uint64_t pause_until_ns;
+	uint64_t max_bytes;
+	uint8_t *match; /**< blob */
+	struct host *host;
+	uint32_t prefetch;
+	uint32_t outstanding, unaccepted, untook;
+	uint8_t match_length;
+	uint8_t pause;
+	bool is_ready : 1;  /**< `ready` is on q->ready */
+	bool resend : 1;    /**< bound messages are to be sent again, before anything new */
+	bool away : 1;	    /**< its node says that it is not there, until it says otherwise */
+	bool probation : 1; /**< was suspended: one unaccepted offer at a time */
+	bool restart : 1;   /**< its host refused for want of room: say when offers begin again */
+};
+
+/* What a consumer's host remembers of deliveries that are over. */
+struct done {
+	uint64_t idx, alloc_node;
+	bool fenced; /**< taken back: its acknowledge is refused */
+};
+
+struct host {
+	struct host *handle_next;
+	struct consumer *c;
+	struct rp_list timer; /**< qs->resuming, while closed and not by the server */
+	struct rp_list holds;
+	uint64_t handle;
+	uint64_t life, start_revision, last_revision;
+	uint64_t deadline_ns;
+	uint64_t fenced_node; /**< its dispatcher until that was lost; told when it is back */
+	bool open : 1;
+	bool stalled : 1;    /**< refuses offers until they begin again */
+	bool room_due : 1;   /**< has to tell the dispatcher that there is room */
+	bool resume_due : 1; /**< has to tell the dispatcher that it is there */
+	struct done done[DONE_SLOTS];
+};
+
+/* A delivery that a local client holds. */
+struct hold {
+	struct rp_list link;	/**< host->holds */
+	struct rp_list at_node; /**< peer->holds of `from` */
+	struct hold *idx_next;
+	struct host *host;
+	uint64_t from; /**< the dispatcher that delivered it */
+	uint64_t idx, alloc_node, mod_revision;
+	uint32_t attempt;
+	uint8_t *tail; /**< blob */
+	uint8_t tail_length;
+	bool accepted : 1;
+	bool report : 1;   /**< the report to `from` is due */
+	bool returned : 1; /**< the client never had it: to be reported, then forgotten */
+};
+
+/* What is remembered of forwards from one life of a producer's node. */
+struct producer {
+	struct producer *next; /**< of the queue */
+	struct rp_list recent; /**< qs->producers, longest unused first */
+	struct queue *q;
+	uint64_t node, boot; /**< boot 0: what `node` handed over as a dispatcher */
+	uint64_t high;
+	uint64_t seen[DEDUPE_WINDOW /
+		      64]; /**< bit (s % window): s was indexed, s in (high - window, high] */
+};
+
+enum request_kind {
+	REQUEST_ACK,
+	REQUEST_GET,
+	REQUEST_REJECT,
+};
+
+struct request {
+	struct rp_list timer; /**< qs->requests */
+	struct queue *q;
+	uint64_t token, node, idx, alloc_node, deadline_ns;
+	uint8_t uuid[RP_UUID_BYTES];
+	uint8_t kind, flags;
+	bool retried; /**< sent on after MOVED, once */
+};
+
+struct queue {
+	struct queue *hash_next;
+	struct rp_list idle;	     /**< qs->idle, longest untouched first */
+	struct rp_list work;	     /**< qs->work, qs->later or peer->blocked_queues */
+	struct rp_list at_node;	     /**< peer->queues of `dispatcher`, or qs->unclaimed */
+	struct rp_list waiting;	     /**< messages, ascending idx */
+	struct rp_list unsent, sent; /**< forwards */
+	struct rp_list consumers, ready;
+	struct rp_list
+		*scan; /**< of waiting: what stands before was offered to all that are ready */
+	struct producer *producers;
+	uint8_t *name; /**< blob */
+	uint64_t dispatcher;
+	uint64_t sequence; /**< of the last idx given */
+	uint64_t order;	   /**< of the last forward, and identity of the last put */
+	uint64_t bytes;
+	uint64_t forward_bytes; /**< of those unsent or sent */
+	uint64_t active_ns;
+	uint64_t later_ns;
+	uint32_t hash;
+	uint32_t epoch;
+	uint32_t epoch_seen;
+	uint32_t depth, in_flight, unsent_count, sent_count;
+	uint16_t requests;
+	uint8_t name_length;
+	bool own : 1;	  /**< this node dispatches: the record is its claim of this life */
+	bool recheck : 1; /**< elect again */
+	bool in_work : 1;
+	bool resend : 1; /**< a consumer has to be sent again what it holds */
+	bool in_later : 1;
+	struct rp_queue_counters counters;
+};
+
+struct peer {
+	uint64_t node; /**< 0 = slot free */
+	enum rp_node_state state;
+	bool lost;		     /**< no path */
+	bool fenced;		     /**< its deliveries were taken back since the path was lost */
+	bool offered;		     /**< what its consumers held was released likewise */
+	bool reports_due;	     /**< something in holds or queues waits for room */
+	uint64_t fence_ns, offer_ns; /**< while lost */
+	struct rp_list queues;	     /**< dispatched there, as far as known */
+	struct rp_list consumers;    /**< that live there */
+	struct rp_list holds;	     /**< that it delivered here */
+	struct rp_list blocked;	     /**< consumers with PAUSE_PATH */
+	struct rp_list blocked_queues; /**< whose forwards wait for the path */
+};
+
+struct rp_queues {
+	struct rp_queue_config config;
+	struct rp_queue_ops ops;
+	void *ctx;
+	int64_t wall_offset_ns;
+	bool stopping;
+	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
+	uint64_t bytes;
+
+	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
+	struct slab rejections;
+	struct blobs names, matches, tails;
+
+	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask;
+	struct queue **queue_table;
+	struct message **idx_table;
+	struct consumer **uuid_table;
+	struct hold **hold_table;
+	struct host **handle_table;
+
+	struct rp_list work, later, idle, unclaimed;
+	struct rp_list offers, foreign, requests, producers;
+	struct rp_list retry, stalled, suspended, resuming;
+	uint64_t peer_deadline_ns;
+	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
+	struct rp_queue_counters counters;
+};
+
+/** Adds one to the counter of the queue and of the shard. Owner writes, anyone reads relaxed. */
+#define COUNT(qs, q, name) count_one(&(q)->counters.name, &(qs)->counters.name)
+
+static inline void count_one(uint64_t *a, uint64_t *b)
+{
+	__atomic_store_n(a, *a + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(b, *b + 1, __ATOMIC_RELAXED);
+}
+
+/** On the shard alone: there is no queue (yet). */
+#define COUNT_SHARD(qs, name) \
+	__atomic_store_n(&(qs)->counters.name, (qs)->counters.name + 1, __ATOMIC_RELAXED)
+
+static inline uint64_t wall_us(const struct rp_queues *qs, uint64_t now_ns)
+{
+	return (uint64_t)((int64_t)now_ns + qs->wall_offset_ns) / RP_NS_PER_US;
+}
+
+static inline bool is_self(const struct rp_queues *qs, uint64_t node)
+{
+	return node == qs->config.node;
+}
+
+static inline struct rp_span queue_name(const struct queue *q)
+{
+	return (struct rp_span){q->name, q->name_length};
+}
+
+/* queue.c */
+struct queue *queue_find(const struct rp_queues *qs, struct rp_span name);
+/** NULL: the name is no name, or a limit is reached. */
+struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns);
+void queue_free(struct rp_queues *qs, struct queue *q);
+void queue_touch(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+void queue_work(struct rp_queues *qs, struct queue *q);
+/** Off whatever list its work link is on. */
+void queue_unwork(struct queue *q);
+struct message *message_new(struct rp_queues *qs, struct queue *q, struct rte_mbuf *payload,
+	uint16_t tail_length, uint64_t now_ns);
+/** Frees the payload as well; the message is on no list and in no table any more. */
+void message_free(struct rp_queues *qs, struct message *m);
+void message_indexed(struct rp_queues *qs, struct message *m);
+void message_unindexed(struct rp_queues *qs, struct message *m);
+struct message *message_find(
+	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
+struct consumer *consumer_find(
+	const struct rp_queues *qs, const struct queue *q, const uint8_t uuid[RP_UUID_BYTES]);
+struct consumer *consumer_get(
+	struct rp_queues *qs, struct queue *q, const uint8_t uuid[RP_UUID_BYTES]);
+/** It holds nothing, is bound to nothing, and has no host part. */
+void consumer_free(struct rp_queues *qs, struct consumer *c);
+/** 0 or -ENOSPC. */
+int consumer_set_fields(
+	struct rp_queues *qs, struct consumer *c, const struct rp_consumer_record *r);
+struct peer *peer_find(struct rp_queues *qs, uint64_t node);
+/** NULL: too many nodes. */
+struct peer *peer_get(struct rp_queues *qs, uint64_t node);
+/** A message of that type about the queue, ready for its own fields. */
+struct rp_qmsg qmsg_for(const struct queue *q, enum rp_qmsg_type type);
+struct rte_mbuf *payload_clone(struct rp_queues *qs, struct rte_mbuf *payload);
+
+/* registry.c */
+enum rp_election_verdict queue_elect(
+	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
+/** As queue_elect(), and claims when that is the verdict. */
+enum rp_dispatch queue_dispatch(
+	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
+/** True when it was newer than what was known. */
+bool queue_learn(
+	struct rp_queues *qs, struct queue *q, uint32_t epoch, uint64_t node, uint64_t now_ns);
+/** False: no epoch is left. */
+bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+void queue_recheck(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/** The queue ends: nothing is in it, and nobody is there. */
+void queue_end(struct rp_queues *qs, struct queue *q);
+bool queue_is_unused(const struct queue *q);
+bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
+
+/* dispatch.c */
+enum rp_qstatus dispatch_admit(struct rp_queues *qs, struct queue *q, uint32_t bytes);
+/** Indexes a message (on no list) and offers it. */
+void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/** Unbinds; back to its place among those that wait, or on to the newer dispatcher. */
+void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void dispatch_release_all(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
+void dispatch_unbind(struct rp_queues *qs, struct message *m);
+/** Makes it ready, or not, by what is known of it now. */
+void consumer_update(struct rp_queues *qs, struct consumer *c);
+void consumer_pause(
+	struct rp_queues *qs, struct consumer *c, enum consumer_pause why, uint64_t now_ns);
+void consumer_unpause(struct rp_queues *qs, struct consumer *c);
+/** It moved to `node` (0 = nowhere), or began another life there. */
+void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life);
+/** Drops what nobody needs to know of it any more. */
+void consumer_tidy(struct rp_queues *qs, struct consumer *c);
+/** That consumer is not asked for the message again. */
+void message_reject(struct rp_queues *qs, struct message *m, const struct consumer *c);
+void waiting_remove(struct rp_queues *qs, struct message *m);
+
+/* settle.c */
+struct settled {
+	enum rp_qstatus status;
+	uint32_t deleted, attempt;
+	uint64_t mod_revision;
+	uint16_t tail_length;
+	struct rte_mbuf *payload;
+};
+
+void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns);
+/** `from`: the node of the client. uuid NULL: the holder is not checked. */
+struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns);
+struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m);
+struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns);
+void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
+	uint64_t life, uint64_t start_revision, uint64_t now_ns);
+/** The consumer has left, if that was its life. */
+void settle_leave(
+	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns);
+/** What became of an offer that its node did not take. */
+void settle_refused(
+	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns);
+void settle_took(struct rp_queues *qs, struct message *m);
+/** An offer that may not have arrived: to be sent again to the same consumer. */
+void settle_lost(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+
+/* forward.c */
+void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** An indexed message (unindexed by this) goes on to the newer dispatcher. */
+void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
+	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);
+void forward_took(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload,
+	enum rp_qstatus status, uint64_t now_ns);
+void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, bool repeat,
+	uint64_t now_ns);
+void producer_free(struct rp_queues *qs, struct producer *p);
+void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status);
+
+/* host.c */
+struct offer {
+	uint64_t from, idx, alloc_node, life, mod_revision;
+	uint32_t attempt;
+	uint16_t tail_length;
+	bool begins; /**< offers begin again after a stall */
+	struct rte_mbuf *payload;
+};
+
+/** RP_Q_OK: taken, with the payload. DUPLICATE: it has it already; payload not taken, as for
+ * others. */
+enum rp_qstatus host_take(
+	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns);
+struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx);
+/** The message is gone for good: `fenced` if its client may not acknowledge it any more. */
+void hold_done(struct rp_queues *qs, struct hold *h, bool fenced);
+void hold_forget(struct rp_queues *qs, struct hold *h);
+void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
+bool host_was_fenced(struct host *h, uint64_t idx);
+/** To the dispatcher that delivered it: the client has it, or it came back. */
+void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
+void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
+	uint64_t now_ns);
+/** Tells the dispatcher of the queue that the consumer is here. */
+void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns);
+void host_reports(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
+/** The consumer has left for good: the dispatcher is told, the host part freed, the consumer
+ * tidied. */
+void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns);
+/** The host part is over; its consumer stays known to the dispatcher's role. */
+void host_free(struct rp_queues *qs, struct host *h);
+void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
+void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
+/** resume_ms is over: its death is proven. */
+void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
+
+/* request.c */
+void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns);
+void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
+void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Who dispatches: what is learned, claimed and lost; where consumers are; nodes that come and go.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+static void queue_set_dispatcher(
+	struct rp_queues *qs, struct queue *q, uint32_t epoch, uint64_t node, bool own)
+{
+	struct peer *p = peer_get(qs, node);
+
+	q->epoch = epoch;
+	q->epoch_seen = RP_MAX(q->epoch_seen, epoch);
+	q->dispatcher = node;
+	q->own = own;
+	rp_list_unlink(&q->at_node);
+	rp_list_push_back(p ? &p->queues : &qs->unclaimed, &q->at_node);
+}
+
+static bool queue_has_host(const struct queue *q)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &q->consumers) {
+		if (rp_list_entry(n, struct consumer, link)->host)
+			return true;
+	}
+	return false;
+}
+
+static bool queue_has_consumer_at(const struct queue *q, uint64_t node)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &q->consumers) {
+		const struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (c->record_node == node || (c->life && c->node == node))
+			return true;
+	}
+	return false;
+}
+
+bool queue_is_unused(const struct queue *q)
+{
+	return q->depth == 0 && q->unsent_count == 0 && q->sent_count == 0 && q->requests == 0 &&
+	       rp_list_empty(&q->consumers);
+}
+
+enum rp_election_verdict queue_elect(
+	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns)
+{
+	const struct peer *p = peer_find(qs, q->dispatcher);
+	const struct rp_election e = {
+		.self = qs->config.node,
+		.self_state = qs->peers[0].state,
+		.node = q->dispatcher,
+		.node_state = p ? p->state : RP_NODE_GONE,
+		.own_claim = q->own,
+		.node_hosts_consumer = claim == RP_CLAIM_CONSUMER && q->dispatcher &&
+				       queue_has_consumer_at(q, q->dispatcher),
+	};
+
+	return rp_route_elect(&e, claim);
+}
+
+enum rp_dispatch queue_dispatch(
+	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns)
+{
+	enum rp_election_verdict v = queue_elect(qs, q, claim, now_ns);
+
+	if (v == RP_ELECT_CLAIM && !queue_claim(qs, q, now_ns))
+		v = RP_ELECT_UNAVAILABLE;
+	return rp_route_dispatch_of(v);
+}
+
+bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	uint32_t seen = RP_MAX(q->epoch_seen, qs->epoch_floor);
+	uint32_t epoch = rp_route_epoch_next(seen, wall_us(qs, now_ns));
+	struct rp_list *n;
+
+	if (!epoch)
+		return false;
+	queue_set_dispatcher(qs, q, epoch, qs->config.node, true);
+	q->sequence = 0;
+	COUNT(qs, q, claims);
+	qs->ops.claimed(qs->ctx, queue_name(q), epoch);
+	rp_list_foreach (n, &q->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (c->host)
+			consumer_place(qs, c, qs->config.node, c->host->life);
+		consumer_update(qs, c);
+	}
+	queue_work(qs, q);
+	return true;
+}
+
+/* Somebody else dispatches now: what is bound stays until it is settled, the rest goes there. */
+static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	COUNT(qs, q, losses);
+	while (!rp_list_empty(&q->waiting)) {
+		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
+
+		waiting_remove(qs, m);
+		forward_hand_over(qs, m, now_ns);
+	}
+	rp_list_foreach (n, &q->consumers)
+		consumer_update(qs, rp_list_entry(n, struct consumer, link));
+}
+
+static void queue_resume_hosts(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &q->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (c->host && c->host->open)
+			host_resume(qs, c->host, now_ns);
+	}
+}
+
+bool queue_learn(
+	struct rp_queues *qs, struct queue *q, uint32_t epoch, uint64_t node, uint64_t now_ns)
+{
+	bool was_own = q->own;
+
+	if (!node || epoch > RP_EPOCH_MAX ||
+		rp_route_dispatcher_compare(epoch, node, q->epoch, q->dispatcher) <= 0)
+		return false;
+	queue_set_dispatcher(qs, q, epoch, node, false);
+	if (is_self(qs, node)) {
+		/* An earlier life of this node: only a claim of this one may give indexes out. */
+		if (was_own)
+			queue_claim(qs, q, now_ns);
+		else
+			q->recheck = true;
+	} else {
+		if (was_own)
+			queue_lose(qs, q, now_ns);
+		queue_resume_hosts(qs, q, now_ns);
+	}
+	queue_work(qs, q);
+	return true;
+}
+
+void queue_recheck(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	enum rp_claim claim = RP_CLAIM_NONE;
+
+	q->recheck = false;
+	if (queue_has_host(q))
+		claim = RP_CLAIM_CONSUMER;
+	else if (q->unsent_count > 0)
+		claim = RP_CLAIM_PRODUCER;
+	queue_dispatch(qs, q, claim, now_ns);
+}
+
+void queue_end(struct rp_queues *qs, struct queue *q)
+{
+	if (q->own)
+		qs->ops.released(qs->ctx, queue_name(q), q->epoch);
+	queue_free(qs, q);
+}
+
+void rp_queue_set_record(
+	struct rp_queues *qs, struct rp_span name, struct rp_span text, uint64_t now_ns)
+{
+	struct rp_dispatcher_record r;
+	struct queue *q;
+
+	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
+		return;
+	if (rp_route_dispatcher_parse(&r, text.data, text.length) == 0) {
+		q = queue_get(qs, name, now_ns);
+		if (q)
+			queue_learn(qs, q, r.epoch, r.node, now_ns);
+		return;
+	}
+	q = queue_find(qs, name);
+	if (!q || !q->dispatcher)
+		return;
+	if (q->own && !queue_is_unused(q)) {
+		queue_claim(qs, q, now_ns);
+		return;
+	}
+	queue_set_dispatcher(qs, q, 0, 0, false);
+	if (queue_is_unused(q)) {
+		queue_free(qs, q);
+		return;
+	}
+	q->recheck = true;
+	queue_work(qs, q);
+}
+
+/* ---- consumer records ---- */
+
+static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	uint64_t was = c->record_node;
+
+	/* Without a record of this life it is the echo of an earlier one's end. */
+	if (!was)
+		return;
+	c->record_node = 0;
+	if (c->host) {
+		qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REMOVED);
+		host_leave(qs, c->host, now_ns);
+		return;
+	}
+	/* It is on another node by now, whose record is on its way. */
+	if (c->life && c->node != was) {
+		consumer_update(qs, c);
+		return;
+	}
+	consumer_place(qs, c, 0, 0);
+	dispatch_release_all(qs, c, now_ns);
+	consumer_tidy(qs, c);
+}
+
+int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
+	const uint8_t uuid[RP_UUID_BYTES], struct rp_span text, uint64_t now_ns)
+{
+	struct rp_consumer_record r;
+	struct consumer *c;
+	struct queue *q;
+
+	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
+		return -EINVAL;
+	if (rp_route_consumer_parse(&r, text.data, text.length) < 0) {
+		q = queue_find(qs, name);
+		c = q ? consumer_find(qs, q, uuid) : NULL;
+		if (c) {
+			consumer_record_gone(qs, c, now_ns);
+			queue_work(qs, q);
+		}
+		return 0;
+	}
+	q = queue_get(qs, name, now_ns);
+	c = q ? consumer_get(qs, q, uuid) : NULL;
+	if (!c || consumer_set_fields(qs, c, &r) < 0)
+		return -ENOSPC;
+	if (c->host && !is_self(qs, r.node) && is_self(qs, c->record_node)) {
+		/* Its record here was seen, so the other one is newer: it has moved. */
+		qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REPLACED);
+		host_free(qs, c->host);
+		consumer_place(qs, c, r.node, 0);
+	}
+	if (!c->host || is_self(qs, r.node))
+		c->record_node = r.node;
+	consumer_update(qs, c);
+	queue_work(qs, q);
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+static void queues_recheck(struct rp_queues *qs, struct rp_list *list)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, list) {
+		struct queue *q = rp_list_entry(n, struct queue, at_node);
+
+		q->recheck = true;
+		queue_work(qs, q);
+	}
+}
+
+static void peer_unblock(struct rp_queues *qs, struct peer *p)
+{
+	while (!rp_list_empty(&p->blocked))
+		consumer_unpause(qs, rp_list_entry(p->blocked.next, struct consumer, ready));
+	while (!rp_list_empty(&p->blocked_queues))
+		queue_work(qs, rp_list_entry(p->blocked_queues.next, struct queue, work));
+}
+
+void rp_queue_set_node(
+	struct rp_queues *qs, uint64_t node, enum rp_node_state state, uint64_t now_ns)
+{
+	struct peer *p = peer_get(qs, node);
+
+	if (!p || p->state == state)
+		return;
+	p->state = state;
+	if (is_self(qs, node)) {
+		if (state != RP_NODE_ONLINE)
+			return;
+		queues_recheck(qs, &qs->unclaimed);
+		for (unsigned i = 0; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
+			if (qs->peers[i].state != RP_NODE_ONLINE || i == 0)
+				queues_recheck(qs, &qs->peers[i].queues);
+		}
+		return;
+	}
+	if (state != RP_NODE_ONLINE)
+		queues_recheck(qs, &p->queues);
+	peer_unblock(qs, p);
+}
+
+static void peers_deadline(struct rp_queues *qs)
+{
+	qs->peer_deadline_ns = RP_NEVER;
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
+		const struct peer *p = &qs->peers[i];
+
+		qs->peer_deadline_ns =
+			RP_MIN(qs->peer_deadline_ns, RP_MIN(p->fence_ns, p->offer_ns));
+	}
+}
+
+void rp_queue_peer_lost(struct rp_queues *qs, uint64_t node, uint64_t ping_sent_ns,
+	uint64_t ping_answered_ns, uint64_t now_ns)
+{
+	struct peer *p = is_self(qs, node) ? NULL : peer_get(qs, node);
+	uint64_t dead = qs->config.dead_after_ns;
+
+	if (!p)
+		return;
+	p->lost = true;
+	if (!p->fenced)
+		p->fence_ns = ping_sent_ns + dead;
+	if (!p->offered)
+		p->offer_ns = ping_answered_ns + dead + dead / 2;
+	peers_deadline(qs);
+}
+
+void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns)
+{
+	struct peer *p = is_self(qs, node) ? NULL : peer_get(qs, node);
+	struct rp_list *n;
+
+	if (!p)
+		return;
+	p->lost = p->fenced = p->offered = false;
+	p->fence_ns = p->offer_ns = RP_NEVER;
+	peers_deadline(qs);
+	host_fence_lifted(qs, p, now_ns);
+	rp_list_foreach (n, &p->consumers)
+		consumer_update(qs, rp_list_entry(n, struct consumer, at_node));
+	rp_list_foreach (n, &p->queues)
+		queue_resume_hosts(qs, rp_list_entry(n, struct queue, at_node), now_ns);
+	rp_queue_on_room(qs, node, now_ns);
+}
+
+void rp_queue_on_room(struct rp_queues *qs, uint64_t node, uint64_t now_ns)
+{
+	struct peer *p = peer_find(qs, node);
+
+	if (!p)
+		return;
+	host_reports(qs, p, now_ns);
+	peer_unblock(qs, p);
+}
+
+/* The consumers of a node that is dead by now: what they hold is offered again. */
+static void peer_offer(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &p->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, at_node);
+		struct queue *q = c->q;
+
+		consumer_place(qs, c, 0, 0);
+		dispatch_release_all(qs, c, now_ns);
+		consumer_tidy(qs, c);
+		queue_work(qs, q);
+	}
+}
+
+bool peers_poll(struct rp_queues *qs, uint64_t now_ns)
+{
+	if (now_ns < qs->peer_deadline_ns)
+		return false;
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
+		struct peer *p = &qs->peers[i];
+
+		if (p->fence_ns <= now_ns) {
+			p->fenced = true;
+			p->fence_ns = RP_NEVER;
+			host_fence(qs, p, now_ns);
+		}
+		if (p->offer_ns <= now_ns) {
+			p->offered = true;
+			p->offer_ns = RP_NEVER;
+			peer_offer(qs, p, now_ns);
+		}
+	}
+	peers_deadline(qs);
+	return true;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Acknowledges, gets and rejects of this node's clients: settled here, or where the message is. */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+static void request_answer(
+	struct rp_queues *qs, uint64_t token, const struct settled *s, uint64_t idx)
+{
+	const struct rp_queue_answer answer = {
+		.status = s->status,
+		.deleted = s->deleted,
+		.attempt = s->attempt,
+		.idx = idx,
+		.mod_revision = s->mod_revision,
+		.tail_length = s->tail_length,
+		.payload = s->payload,
+	};
+
+	qs->ops.answer(qs->ctx, token, &answer);
+}
+
+static void request_free(struct rp_queues *qs, struct request *r)
+{
+	rp_list_unlink(&r->timer);
+	r->q->requests--;
+	slab_put(&qs->requests_slab, r);
+}
+
+void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status)
+{
+	const struct settled s = {.status = status};
+	uint64_t token = r->token, idx = r->idx;
+
+	request_free(qs, r);
+	request_answer(qs, token, &s, idx);
+}
+
+static struct rp_qmsg request_msg(const struct request *r)
+{
+	static const uint8_t types[] = {
+		[REQUEST_ACK] = RP_QMSG_QACK,
+		[REQUEST_GET] = RP_QMSG_GET,
+		[REQUEST_REJECT] = RP_QMSG_REJECTED,
+	};
+	struct rp_qmsg m = qmsg_for(r->q, types[r->kind]);
+
+	m.idx = r->idx;
+	m.alloc_node = r->alloc_node;
+	m.flags = r->flags;
+	m.status = r->kind == REQUEST_REJECT ? RP_Q_REJECT : RP_Q_OK;
+	memcpy(m.uuid, r->uuid, RP_UUID_BYTES);
+	return m;
+}
+
+static struct hold *request_hold(const struct rp_queues *qs, const struct request *r)
+{
+	const struct consumer *c;
+
+	if (r->flags & RP_QMSG_NO_HOLDER)
+		return NULL;
+	c = consumer_find(qs, r->q, r->uuid);
+	return c && c->host ? hold_find(qs, c->host, r->idx) : NULL;
+}
+
+/* The local consumer's part: the delivery is over when the dispatcher says so. */
+static void request_settle_hold(
+	struct rp_queues *qs, const struct request *r, enum rp_qstatus status)
+{
+	struct hold *h = request_hold(qs, r);
+
+	if (!h || r->kind == REQUEST_GET || (r->alloc_node && h->alloc_node != r->alloc_node))
+		return;
+	if (status == RP_Q_OK || status == RP_Q_NOT_FOUND)
+		hold_done(qs, h, false);
+	else if (status == RP_Q_NOT_HOLDER)
+		hold_forget(qs, h);
+}
+
+static struct settled request_here(struct rp_queues *qs, const struct request *r, uint64_t now_ns)
+{
+	const struct rp_qmsg m = request_msg(r);
+	struct settled s = {0};
+
+	switch ((enum request_kind)r->kind) {
+	case REQUEST_ACK:
+		s = settle_ack(qs, r->q, &m, qs->config.node, now_ns);
+		break;
+	case REQUEST_GET:
+		s = settle_get(qs, r->q, &m);
+		break;
+	case REQUEST_REJECT:
+		s = settle_reject(qs, r->q, &m, qs->config.node, now_ns);
+		break;
+	}
+	request_settle_hold(qs, r, s.status);
+	return s;
+}
+
+/* Which node settles it, or 0 and *status. */
+static uint64_t request_node(
+	struct rp_queues *qs, struct request *r, enum rp_qstatus *status, uint64_t now_ns)
+{
+	const struct hold *hold = request_hold(qs, r);
+
+	if (hold) {
+		r->alloc_node = hold->alloc_node;
+		return hold->from;
+	}
+	if (!(r->flags & RP_QMSG_NO_HOLDER)) {
+		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
+
+		if (c && c->host && host_was_fenced(c->host, r->idx)) {
+			COUNT(qs, r->q, acks_refused);
+			*status = RP_Q_NOT_HOLDER;
+			return 0;
+		}
+	}
+	if (message_find(qs, r->q, r->idx, 0))
+		return qs->config.node;
+	switch (queue_dispatch(qs, r->q, RP_CLAIM_NONE, now_ns)) {
+	case RP_DISPATCH_LOCAL:
+		return qs->config.node;
+	case RP_DISPATCH_REMOTE:
+		return r->q->dispatcher;
+	case RP_DISPATCH_UNKNOWN:
+		break;
+	}
+	*status = RP_Q_NO_DISPATCHER;
+	return 0;
+}
+
+static void request_send(struct rp_queues *qs, struct request *r, uint64_t node, uint64_t now_ns)
+{
+	struct rp_qmsg m = request_msg(r);
+
+	m.token = slab_id(&qs->requests_slab, r);
+	r->node = node;
+	if (qs->ops.send(qs->ctx, node, &m, now_ns) < 0)
+		request_fail(qs, r, RP_Q_UNREACHABLE);
+}
+
+static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t token,
+	struct rp_span name, uint64_t idx, const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+{
+	struct request local = {.kind = (uint8_t)kind, .flags = flags, .token = token, .idx = idx};
+	struct settled s = {.status = kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+	struct request *r;
+	uint64_t node;
+
+	if (uuid)
+		memcpy(local.uuid, uuid, RP_UUID_BYTES);
+	else
+		local.flags |= RP_QMSG_NO_HOLDER;
+	local.q = name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
+	if (!local.q) {
+		request_answer(qs, token, &s, idx);
+		return;
+	}
+	node = request_node(qs, &local, &s.status, now_ns);
+	if (!node || is_self(qs, node)) {
+		if (node)
+			s = request_here(qs, &local, now_ns);
+		request_answer(qs, token, &s, idx);
+		return;
+	}
+	r = slab_get(&qs->requests_slab);
+	if (!r) {
+		s.status = RP_Q_LIMIT;
+		request_answer(qs, token, &s, idx);
+		return;
+	}
+	*r = local;
+	r->deadline_ns = now_ns + 2 * qs->config.dead_after_ns;
+	rp_list_init(&r->timer);
+	rp_list_push_back(&qs->requests, &r->timer);
+	r->q->requests++;
+	request_send(qs, r, node, now_ns);
+}
+
+void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct request *r = slab_find(&qs->requests_slab, m->token);
+	struct settled s = {
+		.status = m->status,
+		.deleted = m->count,
+		.attempt = m->attempt,
+		.mod_revision = m->mod_revision,
+		.tail_length = m->tail_length,
+		.payload = m->payload,
+	};
+	uint64_t token, idx;
+
+	if (!r || r->node != from || (m->payload && m->tail_length > m->payload->data_len)) {
+		rte_pktmbuf_free(m->payload);
+		return;
+	}
+	if (m->status == RP_Q_MOVED) {
+		enum rp_qstatus status = RP_Q_UNREACHABLE;
+		uint64_t node = r->retried ? 0 : r->q->dispatcher;
+
+		rte_pktmbuf_free(m->payload);
+		r->retried = true;
+		if (!node || node == from) {
+			request_fail(qs, r, status);
+			return;
+		}
+		if (!is_self(qs, node)) {
+			request_send(qs, r, node, now_ns);
+			return;
+		}
+		s = request_here(qs, r, now_ns);
+	} else {
+		request_settle_hold(qs, r, s.status);
+	}
+	token = r->token;
+	idx = r->idx;
+	request_free(qs, r);
+	request_answer(qs, token, &s, idx);
+}
+
+void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns)
+{
+	struct request *r = slab_find(&qs->requests_slab, token);
+
+	if (r)
+		request_fail(qs, r, RP_Q_UNREACHABLE);
+}
+
+void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+{
+	flags &= RP_QMSG_WANT_MESSAGE | RP_QMSG_NO_HOLDER;
+	request_start(qs, REQUEST_ACK, token, name, idx, uuid, flags, now_ns);
+}
+
+void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+{
+	flags = (uint8_t)((flags & RP_QMSG_NO_HOLDER) | RP_QMSG_WANT_MESSAGE);
+	request_start(qs, REQUEST_GET, token, name, idx, uuid, flags, now_ns);
+}
+
+void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+{
+	flags &= RP_QMSG_NO_HOLDER;
+	request_start(qs, REQUEST_REJECT, token, name, idx, uuid, flags, now_ns);
+}

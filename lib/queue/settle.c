@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The dispatcher: what becomes of offers, and of the consumers that they were made to. */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+static bool message_is_held_by(const struct message *m, const uint8_t uuid[RP_UUID_BYTES])
+{
+	return m->state == MESSAGE_BOUND && memcmp(m->consumer->uuid, uuid, RP_UUID_BYTES) == 0;
+}
+
+/* The bound message that a report is about; NULL when it was bound anew, or is settled. */
+static struct message *settle_find(
+	struct rp_queues *qs, const struct queue *q, const struct rp_qmsg *m)
+{
+	struct message *msg = message_find(qs, q, m->idx, m->alloc_node);
+
+	if (!msg || !message_is_held_by(msg, m->uuid))
+		return NULL;
+	return !m->attempt || m->attempt == msg->attempt ? msg : NULL;
+}
+
+static void message_took(struct message *msg)
+{
+	if (msg->took)
+		return;
+	msg->took = true;
+	RP_ASSERT(msg->consumer->untook > 0);
+	msg->consumer->untook--;
+}
+
+/* It is to be offered again to its consumer, as if it had not arrived. */
+static void message_lost(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
+{
+	struct consumer *c = msg->consumer;
+
+	if (msg->took) {
+		msg->took = false;
+		c->untook++;
+	}
+	if (msg->accepted) {
+		msg->accepted = false;
+		c->unaccepted++;
+		msg->deadline_ns = now_ns + qs->config.accept_ns;
+		rp_list_push_back(&qs->offers, &msg->timer);
+	}
+	msg->lost = true;
+	msg->sends++;
+	c->resend = true;
+	c->q->resend = true;
+	queue_work(qs, c->q);
+	consumer_update(qs, c);
+}
+
+void settle_lost(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
+{
+	message_lost(qs, msg, now_ns);
+}
+
+void settle_took(struct rp_queues *qs, struct message *msg)
+{
+	message_took(msg);
+	consumer_update(qs, msg->consumer);
+}
+
+void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct message *msg;
+	struct consumer *c;
+
+	if (m->idx == 0) {
+		c = consumer_find(qs, q, m->uuid);
+		if (c && c->pause == PAUSE_STALL)
+			consumer_unpause(qs, c);
+		return;
+	}
+	msg = settle_find(qs, q, m);
+	if (!msg)
+		return;
+	c = msg->consumer;
+	message_took(msg);
+	msg->lost = false;
+	msg->seen = true;
+	msg->mod_revision = m->mod_revision;
+	if (!msg->accepted) {
+		msg->accepted = true;
+		c->unaccepted--;
+		rp_list_unlink(&msg->timer);
+		COUNT(qs, q, accepts);
+	}
+	c->probation = false;
+	if (c->pause == PAUSE_SUSPENDED)
+		consumer_unpause(qs, c);
+	consumer_update(qs, c);
+}
+
+/* The consumer's node holds a delivery that was settled from another node: it may forget it. */
+static void settle_tell_host(struct rp_queues *qs, struct queue *q, const struct consumer *c,
+	const struct rp_qmsg *about, uint64_t from, uint64_t now_ns)
+{
+	struct rp_qmsg msg;
+
+	if (!c->node || (c->node == from && !is_self(qs, from)))
+		return;
+	if (is_self(qs, c->node)) {
+		struct hold *h = c->host ? hold_find(qs, c->host, about->idx) : NULL;
+
+		if (h && h->alloc_node == about->alloc_node)
+			hold_done(qs, h, false);
+		return;
+	}
+	msg = qmsg_for(q, RP_QMSG_WITHDRAW);
+	msg.idx = about->idx;
+	msg.alloc_node = about->alloc_node;
+	msg.attempt = about->attempt;
+	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	msg.status = RP_Q_NOT_FOUND;
+	qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+}
+
+struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns)
+{
+	struct message *msg = message_find(qs, q, m->idx, m->alloc_node);
+	struct settled s = {.status = RP_Q_OK};
+	struct consumer *c;
+
+	if (!msg) {
+		COUNT(qs, q, acks_unknown);
+		return s;
+	}
+	if (!(m->flags & RP_QMSG_NO_HOLDER) && !message_is_held_by(msg, m->uuid)) {
+		COUNT(qs, q, acks_refused);
+		s.status = RP_Q_NOT_HOLDER;
+		return s;
+	}
+	s.deleted = 1;
+	s.attempt = msg->attempt;
+	s.mod_revision = msg->mod_revision;
+	s.tail_length = msg->tail_length;
+	c = msg->consumer;
+	if (c) {
+		const struct rp_qmsg about = {
+			.idx = msg->idx, .alloc_node = msg->alloc_node, .attempt = msg->attempt};
+
+		dispatch_unbind(qs, msg);
+		settle_tell_host(qs, q, c, &about, from, now_ns);
+		consumer_tidy(qs, c);
+	} else {
+		waiting_remove(qs, msg);
+	}
+	message_unindexed(qs, msg);
+	if (m->flags & RP_QMSG_WANT_MESSAGE) {
+		s.payload = msg->payload;
+		msg->payload = NULL;
+	}
+	message_free(qs, msg);
+	COUNT(qs, q, acks);
+	queue_touch(qs, q, now_ns);
+	return s;
+}
+
+struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m)
+{
+	struct message *msg = message_find(qs, q, m->idx, m->alloc_node);
+	struct settled s = {.status = RP_Q_OK};
+
+	if (!msg || msg->state != MESSAGE_BOUND) {
+		s.status = RP_Q_NOT_FOUND;
+		return s;
+	}
+	if (!(m->flags & RP_QMSG_NO_HOLDER) && !message_is_held_by(msg, m->uuid)) {
+		s.status = RP_Q_NOT_HOLDER;
+		return s;
+	}
+	s.attempt = msg->attempt;
+	s.mod_revision = msg->mod_revision;
+	s.tail_length = msg->tail_length;
+	s.payload = payload_clone(qs, msg->payload);
+	if (!s.payload)
+		s.status = RP_Q_LIMIT;
+	return s;
+}
+
+static struct settled settle_rejected(struct rp_queues *qs, struct queue *q,
+	const struct rp_qmsg *m, uint64_t from, uint64_t now_ns)
+{
+	struct message *msg = message_find(qs, q, m->idx, m->alloc_node);
+	struct settled s = {.status = RP_Q_OK};
+	struct rp_qmsg about;
+	struct consumer *c;
+
+	if (!msg || msg->state != MESSAGE_BOUND) {
+		s.status = RP_Q_NOT_FOUND;
+		return s;
+	}
+	if (!(m->flags & RP_QMSG_NO_HOLDER) && !message_is_held_by(msg, m->uuid)) {
+		COUNT(qs, q, acks_refused);
+		s.status = RP_Q_NOT_HOLDER;
+		return s;
+	}
+	about = (struct rp_qmsg){
+		.idx = msg->idx, .alloc_node = msg->alloc_node, .attempt = msg->attempt};
+	c = msg->consumer;
+	message_reject(qs, msg, c);
+	dispatch_release(qs, msg, now_ns);
+	settle_tell_host(qs, q, c, &about, from, now_ns);
+	consumer_tidy(qs, c);
+	return s;
+}
+
+struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns)
+{
+	struct settled s = {.status = RP_Q_OK};
+	struct message *msg;
+	struct consumer *c;
+
+	if (m->status == RP_Q_REJECT)
+		return settle_rejected(qs, q, m, from, now_ns);
+	if (m->idx == 0) {
+		c = consumer_find(qs, q, m->uuid);
+		if (c)
+			settle_leave(qs, c, from, m->mod_revision, now_ns);
+		return s;
+	}
+	msg = settle_find(qs, q, m);
+	/* Accepted meanwhile: the client has it, whatever a late report says. */
+	if (!msg || msg->accepted || msg->consumer->node != from)
+		return s;
+	COUNT(qs, q, returns);
+	c = msg->consumer;
+	dispatch_release(qs, msg, now_ns);
+	consumer_tidy(qs, c);
+	return s;
+}
+
+void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
+	uint64_t life, uint64_t start_revision, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	if (c->node == node && c->life == life) {
+		c->away = false;
+		consumer_unpause(qs, c);
+		return;
+	}
+	if (start_revision == 0) {
+		consumer_place(qs, c, 0, 0);
+		dispatch_release_all(qs, c, now_ns);
+	} else {
+		rp_list_foreach (n, &c->bound) {
+			struct message *msg = rp_list_entry(n, struct message, link);
+
+			if (!msg->accepted || msg->mod_revision >= start_revision)
+				message_lost(qs, msg, now_ns);
+		}
+	}
+	consumer_place(qs, c, node, life);
+	queue_work(qs, q);
+}
+
+void settle_leave(
+	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns)
+{
+	struct queue *q = c->q;
+
+	if (c->node != node || c->life != life)
+		return;
+	consumer_place(qs, c, 0, 0);
+	dispatch_release_all(qs, c, now_ns);
+	consumer_tidy(qs, c);
+	queue_work(qs, q);
+}
+
+void settle_refused(
+	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+
+	switch (status) {
+	case RP_Q_OK:
+	case RP_Q_DUPLICATE:
+		settle_took(qs, m);
+		return;
+	case RP_Q_STALL:
+	case RP_Q_LIMIT:
+	case RP_Q_QUEUE_DEPTH:
+	case RP_Q_QUEUE_BYTES:
+		/* All that is on its way behind it comes back too; then offers begin again. */
+		c->restart = true;
+		if (!c->pause)
+			consumer_pause(qs, c, PAUSE_STALL, now_ns);
+		break;
+	case RP_Q_NO_CONSUMER:
+	case RP_Q_STOPPING:
+		/* Until it says that it is there. */
+		c->away = true;
+		break;
+	case RP_Q_TOO_LARGE:
+	case RP_Q_REJECT:
+	case RP_Q_INVALID:
+	case RP_Q_NOT_HOLDER:
+	case RP_Q_NOT_FOUND:
+		message_reject(qs, m, c);
+		break;
+	case RP_Q_MOVED:
+	case RP_Q_NO_DISPATCHER:
+	case RP_Q_UNREACHABLE:
+	case RP_QSTATUS_COUNT:
+		if (!c->pause)
+			consumer_pause(qs, c, PAUSE_STALL, now_ns);
+		break;
+	}
+	COUNT(qs, m->q, returns);
+	dispatch_release(qs, m, now_ns);
+	consumer_update(qs, c);
+	consumer_tidy(qs, c);
+}
+
+void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+	struct rp_qmsg msg;
+
+	rp_list_unlink(&m->timer);
+	m->deadline_ns = now_ns + qs->config.accept_ns;
+	rp_list_push_back(&qs->offers, &m->timer);
+	if (!m->timed_out) {
+		m->timed_out = true;
+		COUNT(qs, m->q, accept_timeouts);
+	}
+	if (c->pause == PAUSE_NONE || c->pause == PAUSE_RETRY || c->pause == PAUSE_STALL) {
+		consumer_pause(qs, c, PAUSE_SUSPENDED, now_ns);
+		c->probation = true;
+	}
+	/* It comes back when its node says that the client has not got it; never before. */
+	if (!m->took)
+		return;
+	msg = qmsg_for(m->q, RP_QMSG_WITHDRAW);
+	msg.idx = m->idx;
+	msg.alloc_node = m->alloc_node;
+	msg.attempt = m->attempt;
+	msg.status = RP_Q_STALL;
+	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	if (is_self(qs, c->node))
+		host_recall(qs, m->q, &msg, qs->config.node, now_ns);
+	else if (c->node)
+		qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The tables: queues by name, messages by index, consumers by uuid, nodes by id. */
+
+#include <errno.h>
+#include <string.h>
+
+#include "queue_priv.h"
+
+struct queue *queue_find(const struct rp_queues *qs, struct rp_span name)
+{
+	uint32_t hash = rp_queue_hash(name.data, name.length);
+	struct queue *q = qs->queue_table[hash & qs->queue_mask];
+
+	while (q && !(q->hash == hash && q->name_length == name.length &&
+			    memcmp(q->name, name.data, name.length) == 0))
+		q = q->hash_next;
+	return q;
+}
+
+struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns)
+{
+	struct queue *q, **bucket;
+
+	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
+		return NULL;
+	q = queue_find(qs, name);
+	if (q) {
+		queue_touch(qs, q, now_ns);
+		return q;
+	}
+	q = slab_get(&qs->queues);
+	if (!q)
+		return NULL;
+	q->name = blob_get(&qs->names, name.data, (uint32_t)name.length);
+	if (!q->name) {
+		slab_put(&qs->queues, q);
+		return NULL;
+	}
+	q->name_length = (uint8_t)name.length;
+	q->hash = rp_queue_hash(name.data, name.length);
+	/* Above all that an earlier life of this queue or node has used. */
+	q->order = wall_us(qs, now_ns);
+	rp_list_init(&q->idle);
+	rp_list_init(&q->work);
+	rp_list_init(&q->at_node);
+	rp_list_init(&q->waiting);
+	rp_list_init(&q->unsent);
+	rp_list_init(&q->sent);
+	rp_list_init(&q->consumers);
+	rp_list_init(&q->ready);
+	q->scan = &q->waiting;
+	rp_list_push_back(&qs->unclaimed, &q->at_node);
+	bucket = &qs->queue_table[q->hash & qs->queue_mask];
+	q->hash_next = *bucket;
+	*bucket = q;
+	queue_touch(qs, q, now_ns);
+	return q;
+}
+
+void queue_free(struct rp_queues *qs, struct queue *q)
+{
+	struct queue **at = &qs->queue_table[q->hash & qs->queue_mask];
+
+	RP_ASSERT(queue_is_unused(q));
+	while (*at != q)
+		at = &(*at)->hash_next;
+	*at = q->hash_next;
+	while (q->producers)
+		producer_free(qs, q->producers);
+	qs->epoch_floor = RP_MAX(qs->epoch_floor, q->epoch_seen);
+	rp_list_unlink(&q->idle);
+	rp_list_unlink(&q->work);
+	rp_list_unlink(&q->at_node);
+	blob_put(&qs->names, q->name, q->name_length);
+	slab_put(&qs->queues, q);
+}
+
+void queue_touch(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	q->active_ns = now_ns;
+	rp_list_unlink(&q->idle);
+	rp_list_push_back(&qs->idle, &q->idle);
+}
+
+void queue_unwork(struct queue *q)
+{
+	rp_list_unlink(&q->work);
+	q->in_work = q->in_later = false;
+}
+
+void queue_work(struct rp_queues *qs, struct queue *q)
+{
+	if (q->in_work)
+		return;
+	queue_unwork(q);
+	q->in_work = true;
+	rp_list_push_back(&qs->work, &q->work);
+}
+
+/* ---- messages ---- */
+
+struct message *message_new(struct rp_queues *qs, struct queue *q, struct rte_mbuf *payload,
+	uint16_t tail_length, uint64_t now_ns)
+{
+	struct message *m = slab_get(&qs->messages);
+
+	if (!m)
+		return NULL;
+	rp_list_init(&m->link);
+	rp_list_init(&m->timer);
+	rp_list_init(&m->stay);
+	m->q = q;
+	m->payload = payload;
+	m->bytes = payload->pkt_len;
+	m->tail_length = tail_length;
+	m->since_ns = now_ns;
+	return m;
+}
+
+void message_free(struct rp_queues *qs, struct message *m)
+{
+	struct rejection *r;
+
+	RP_ASSERT(m->idx == 0 && rp_list_empty(&m->link));
+	rp_list_unlink(&m->timer);
+	rp_list_unlink(&m->stay);
+	while ((r = m->rejections)) {
+		m->rejections = r->next;
+		slab_put(&qs->rejections, r);
+	}
+	rte_pktmbuf_free(m->payload);
+	slab_put(&qs->messages, m);
+}
+
+static struct message **idx_bucket(const struct rp_queues *qs, const struct queue *q, uint64_t idx)
+{
+	uint64_t h = (idx ^ (uint64_t)q->hash << 20) * 0x9e3779b97f4a7c15ull;
+
+	return &qs->idx_table[(h >> 32) & qs->idx_mask];
+}
+
+void message_indexed(struct rp_queues *qs, struct message *m)
+{
+	struct message **bucket = idx_bucket(qs, m->q, m->idx);
+
+	m->idx_next = *bucket;
+	*bucket = m;
+	m->q->depth++;
+	m->q->bytes += m->bytes;
+	qs->bytes += m->bytes;
+}
+
+void message_unindexed(struct rp_queues *qs, struct message *m)
+{
+	struct message **at = idx_bucket(qs, m->q, m->idx);
+
+	while (*at != m)
+		at = &(*at)->idx_next;
+	*at = m->idx_next;
+	m->q->depth--;
+	m->q->bytes -= m->bytes;
+	qs->bytes -= m->bytes;
+	m->idx = m->alloc_node = 0;
+}
+
+struct message *message_find(
+	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node)
+{
+	struct message *m = idx ? *idx_bucket(qs, q, idx) : NULL;
+
+	while (m && !(m->idx == idx && m->q == q && (!alloc_node || m->alloc_node == alloc_node)))
+		m = m->idx_next;
+	return m;
+}
+
+struct rte_mbuf *payload_clone(struct rp_queues *qs, struct rte_mbuf *payload)
+{
+	return rte_pktmbuf_clone(payload, qs->config.clone_pool);
+}
+
+/* ---- consumers ---- */
+
+static struct consumer **uuid_bucket(
+	const struct rp_queues *qs, const struct queue *q, const uint8_t uuid[RP_UUID_BYTES])
+{
+	uint64_t a, b;
+
+	memcpy(&a, uuid, sizeof(a));
+	memcpy(&b, uuid + 8, sizeof(b));
+	a = (a ^ b * 0xff51afd7ed558ccdull ^ q->hash) * 0x9e3779b97f4a7c15ull;
+	return &qs->uuid_table[(a >> 32) & qs->uuid_mask];
+}
+
+struct consumer *consumer_find(
+	const struct rp_queues *qs, const struct queue *q, const uint8_t uuid[RP_UUID_BYTES])
+{
+	struct consumer *c = *uuid_bucket(qs, q, uuid);
+
+	while (c && !(c->q == q && memcmp(c->uuid, uuid, RP_UUID_BYTES) == 0))
+		c = c->uuid_next;
+	return c;
+}
+
+struct consumer *consumer_get(
+	struct rp_queues *qs, struct queue *q, const uint8_t uuid[RP_UUID_BYTES])
+{
+	struct consumer *c = consumer_find(qs, q, uuid), **bucket;
+
+	if (c)
+		return c;
+	c = slab_get(&qs->consumers);
+	if (!c)
+		return NULL;
+	rp_list_init(&c->link);
+	rp_list_init(&c->ready);
+	rp_list_init(&c->at_node);
+	rp_list_init(&c->bound);
+	c->q = q;
+	memcpy(c->uuid, uuid, RP_UUID_BYTES);
+	c->prefetch = qs->config.prefetch_default;
+	rp_list_push_back(&q->consumers, &c->link);
+	bucket = uuid_bucket(qs, q, uuid);
+	c->uuid_next = *bucket;
+	*bucket = c;
+	return c;
+}
+
+void consumer_free(struct rp_queues *qs, struct consumer *c)
+{
+	struct consumer **at = uuid_bucket(qs, c->q, c->uuid);
+
+	RP_ASSERT(!c->host && rp_list_empty(&c->bound) && c->outstanding == 0);
+	while (*at != c)
+		at = &(*at)->uuid_next;
+	*at = c->uuid_next;
+	rp_list_unlink(&c->link);
+	rp_list_unlink(&c->ready);
+	rp_list_unlink(&c->at_node);
+	blob_put(&qs->matches, c->match, c->match_length);
+	slab_put(&qs->consumers, c);
+}
+
+int consumer_set_fields(
+	struct rp_queues *qs, struct consumer *c, const struct rp_consumer_record *r)
+{
+	uint8_t *match = NULL;
+
+	if (r->match.length > RP_TAIL_BYTES_MAX)
+		return -EINVAL;
+	match = blob_get(&qs->matches, r->match.data, (uint32_t)r->match.length);
+	if (!match)
+		return -ENOSPC;
+	blob_put(&qs->matches, c->match, c->match_length);
+	c->match = match;
+	c->match_length = (uint8_t)r->match.length;
+	c->prefetch = r->prefetch ? r->prefetch : qs->config.prefetch_default;
+	c->max_bytes = r->max_bytes;
+	return 0;
+}
+
+/* ---- nodes ---- */
+
+struct peer *peer_find(struct rp_queues *qs, uint64_t node)
+{
+	for (unsigned i = 0; node && i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
+		if (qs->peers[i].node == node)
+			return &qs->peers[i];
+	}
+	return NULL;
+}
+
+struct peer *peer_get(struct rp_queues *qs, uint64_t node)
+{
+	struct peer *p = peer_find(qs, node);
+
+	if (p || !node)
+		return p;
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(qs->peers); i++) {
+		p = &qs->peers[i];
+		/* A node that is gone leaves its slot when nothing here refers to it. */
+		if (p->node && !(p->state == RP_NODE_GONE && i > 0 && rp_list_empty(&p->queues) &&
+				       rp_list_empty(&p->consumers) && rp_list_empty(&p->holds) &&
+				       rp_list_empty(&p->blocked_queues)))
+			continue;
+		*p = (struct peer){.node = node, .fence_ns = RP_NEVER, .offer_ns = RP_NEVER};
+		rp_list_init(&p->queues);
+		rp_list_init(&p->consumers);
+		rp_list_init(&p->holds);
+		rp_list_init(&p->blocked);
+		rp_list_init(&p->blocked_queues);
+		return p;
+	}
+	return NULL;
+}
+
+struct rp_qmsg qmsg_for(const struct queue *q, enum rp_qmsg_type type)
+{
+	return (struct rp_qmsg){
+		.type = type,
+		.name = q->name,
+		.name_length = q->name_length,
+		.hash = q->hash,
+		.epoch = q->epoch,
+		.dispatcher = q->dispatcher,
+	};
+}
