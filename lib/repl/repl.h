@@ -24,11 +24,12 @@
  *   - a key: the highest (stamp, writer) wins. A stamp more than max_skew ahead of this node's wall
  *     clock is refused, counted and the peer named.
  *   - a dispatcher record /q/{name}: the highest (epoch, node in the record), then (stamp, writer).
- *     A tombstone stands at the epoch of the record that it ended (rp_repl_tombstone_value()).
+ *     A tombstone stands at the epoch of the record that it ended, above all records of that epoch.
  *   - a consumer record belongs to the host that it names. A record that names this node and that
- *     this node does not have is answered with a tombstone above it, and one of ours that was
- *     overruled by a tombstone of another node is written again; so a host's set, which goes
- * through the sync of each reconnect, is the truth, and peers drop what is not in it.
+ *     this node does not have is answered with a tombstone above it, and what an earlier life of
+ *     this node wrote does not touch a consumer that is here now. So what goes through the sync
+ *     of each reconnect is the host's own set, and peers drop what is not in it. A tombstone of
+ *     another node is taken: somebody deleted the registration, which is a leave.
  *
  * Peers: SPARE (no connection, timed out, queue overflow) -> IN_PROGRESS (connected, syncing: gets
  * writes, does not count) -> ONLINE. A spare peer is dialled again, and comes back through a sync.
@@ -134,10 +135,10 @@ struct rp_repl_config {
 	X(records_taken, "records of peers applied")                                              \
 	X(records_stale, "records of peers that changed nothing")                                 \
 	X(records_skew, "records of peers refused: stamp too far ahead")                          \
-	X(records_invalid, "records of peers refused: a key that is never stored, or too large")  \
+	X(records_invalid, "records of peers refused: a key that is never stored, or no stamp")   \
 	X(records_policy, "records of peers refused: the key is not theirs to send")              \
 	X(host_answered, "consumer records that name this node wrongly, answered by a tombstone") \
-	X(host_restored, "consumer records of this node written again over a tombstone")          \
+	X(host_restored, "consumer records of this node written again over an earlier life's")    \
 	X(bad_messages, "malformed Apply or Sync messages")                                       \
 	X(wrong_cluster, "peers refused: another cluster")                                        \
 	X(unknown_results, "results of calls that are no longer open")                            \
@@ -171,7 +172,8 @@ void rp_repl_start(struct rp_repl *r, struct rp_repl_now now);
 /**
  * The dial succeeded: Status gave `node` and the cluster, and the secret was proved. 0: the peer is
  * IN_PROGRESS and its sync begins. -EPERM: another cluster (logged); -EALREADY: it is this node
- * itself, never dialled again; -EEXIST: another slot has that node. On error the owner hangs up.
+ * itself, never dialled again; -EEXIST: another slot has that node; -ECANCELED: it is not being
+ * dialled (any more). On error the owner hangs up.
  */
 int rp_repl_peer_connected(struct rp_repl *r, rp_repl_peer_id peer, uint64_t node,
 	uint64_t cluster_high, uint64_t cluster_low, struct rp_repl_now now);
