@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stats/drops.h>
 
-#include <base/assert.h>
+#include <string.h>
 
-static const struct rp_drop_reason_info infos[RP_DROP_COUNT] = {
-#define X(name, severity, help) [RP_DROP_##name] = {#name, help, RP_DROP_##severity},
+#include <base/assert.h>
+#include <base/units.h>
+
+const struct rp_drop_reason rp_drop_reasons[] = {
+#define X(module, counter, severity) {#module, #counter, RP_DROP_##severity},
 #include <stats/drop_reason.def>
 #undef X
 };
+const unsigned rp_drop_reasons_count = RP_ARRAY_SIZE(rp_drop_reasons);
 
-uint64_t rp_drops_total(const struct rp_drops *d)
+const struct rp_drop_reason *rp_drop_reason_find(const char *module, const char *counter)
 {
-	uint64_t total = 0;
+	for (unsigned i = 0; i < rp_drop_reasons_count; i++) {
+		const struct rp_drop_reason *r = &rp_drop_reasons[i];
 
-	for (unsigned i = 0; i < RP_DROP_COUNT; i++)
-		total += rp_drops_read(d, (enum rp_drop_reason)i);
-	return total;
-}
-
-const struct rp_drop_reason_info *rp_drop_reason_info(enum rp_drop_reason reason)
-{
-	RP_ASSERT((unsigned)reason < RP_DROP_COUNT);
-	return &infos[reason];
+		if (strcmp(r->module, module) == 0 && strcmp(r->counter, counter) == 0)
+			return r;
+	}
+	return NULL;
 }
 
 const char *rp_drop_severity_name(enum rp_drop_severity severity)
