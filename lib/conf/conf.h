@@ -218,6 +218,18 @@ bool rp_conf_uuid_or_random(
 /** 36 characters and the zero. */
 void rp_conf_uuid_format(const uint8_t uuid[RP_UUID_BYTES], char text[37]);
 
+/** Least and most bytes of a cluster's secret. */
+#define RP_CONF_SECRET_BYTES_MIN 32
+#define RP_CONF_SECRET_BYTES_MAX 256
+
+/**
+ * Reads links.secret_file: a regular file that only its owner may read, of RP_CONF_SECRET_BYTES_MIN
+ * to RP_CONF_SECRET_BYTES_MAX bytes without the line ends behind them. Returns the length, or
+ * -EINVAL with cause, evidence and remedy in `why`.
+ */
+int rp_conf_secret_read(
+	const char *path, uint8_t secret[RP_CONF_SECRET_BYTES_MAX], char *why, size_t why_size);
+
 struct rp_conf_endpoint {
 	char host[256]; /**< name or address without brackets; the path of a unix socket */
 	uint16_t port;	/**< 0 for a unix socket */

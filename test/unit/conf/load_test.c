@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -176,6 +177,38 @@ static void test_policies(void **state)
 	assert_null(rp_conf_policy_find(&conf, "other", 5));
 }
 
+static int secret_of(const char *text, unsigned mode, char *why)
+{
+	uint8_t secret[RP_CONF_SECRET_BYTES_MAX];
+
+	unlink("secret");
+	file_is("secret", text);
+	assert_int_equal(chmod("secret", mode), 0);
+	return rp_conf_secret_read("secret", secret, why, 200);
+}
+
+static void test_secret(void **state)
+{
+	char why[200], large[400];
+
+	assert_int_equal(secret_of("0123456789abcdef0123456789abcdef", 0600, why), 32);
+	assert_int_equal(secret_of("0123456789abcdef0123456789abcdef\r\n", 0400, why), 32);
+	assert_true(secret_of("0123456789abcdef0123456789abcde\n", 0600, why) < 0);
+	assert_non_null(strstr(why, "31 bytes"));
+	assert_true(secret_of("0123456789abcdef0123456789abcdef", 0640, why) < 0);
+	assert_non_null(strstr(why, "mode 640"));
+	memset(large, 'x', sizeof(large));
+	large[256] = '\0';
+	assert_int_equal(secret_of(large, 0600, why), 256);
+	large[256] = 'x';
+	large[257] = '\0';
+	assert_true(secret_of(large, 0600, why) < 0);
+	assert_true(rp_conf_secret_read("/", (uint8_t *)large, why, sizeof(why)) < 0);
+	assert_true(rp_conf_secret_read("none", (uint8_t *)large, why, sizeof(why)) < 0);
+	assert_non_null(strstr(why, "No such file"));
+	unlink("secret");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +219,7 @@ int main(void)
 		cmocka_unit_test(test_switches),
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_policies),
+		cmocka_unit_test(test_secret),
 	};
 
 	return cmocka_run_group_tests(tests, enter_folder, leave_folder);
