@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <base/assert.h>
+
+#include "etcd_priv.h"
+
+struct service_method {
+	const char *path;
+	enum rp_grpc_kind kind;
+	const struct rp_grpc_call_ops *ops;
+	bool small; /* its requests are never large */
+};
+
+static const struct service_method etcd_methods[] = {
+	{"/etcdserverpb.KV/Range", RP_GRPC_UNARY, &etcd_range_ops, false},
+	{"/etcdserverpb.KV/Put", RP_GRPC_UNARY, &etcd_put_ops, false},
+	{"/etcdserverpb.KV/DeleteRange", RP_GRPC_UNARY, &etcd_delete_ops, false},
+	{"/etcdserverpb.KV/Txn", RP_GRPC_UNARY, &etcd_txn_ops, false},
+	{"/etcdserverpb.KV/Compact", RP_GRPC_UNARY, &etcd_compact_ops, true},
+	{"/etcdserverpb.Watch/Watch", RP_GRPC_BIDI, &etcd_watch_stream_ops, false},
+	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true},
+	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true},
+	{"/etcdserverpb.Maintenance/Alarm", RP_GRPC_UNARY, &etcd_alarm_ops, true},
+	{"/etcdserverpb.Maintenance/Status", RP_GRPC_UNARY, &etcd_status_ops, true},
+	{"/etcdserverpb.Maintenance/Hash", RP_GRPC_UNARY, &etcd_hash_ops, true},
+	{"/etcdserverpb.Maintenance/HashKV", RP_GRPC_UNARY, &etcd_hash_kv_ops, true},
+};
+
+static const struct service_method peer_methods[] = {
+	{RP_ETCD_PEER_PATH_PROVE, RP_GRPC_UNARY, &etcd_prove_ops, true},
+	{RP_ETCD_PEER_PATH_APPLY, RP_GRPC_UNARY, &etcd_apply_ops, false},
+	{RP_ETCD_PEER_PATH_SYNC, RP_GRPC_UNARY, &etcd_sync_ops, false},
+	{RP_ETCD_PEER_PATH_DELIVER_ONE, RP_GRPC_UNARY, &etcd_deliver_one_ops, false},
+};
+
+static void set_message_limits(struct rp_etcd *e)
+{
+	for (uint32_t i = 0; i < e->method_count; i++) {
+		bool small = i < RP_ARRAY_SIZE(etcd_methods)
+				     ? etcd_methods[i].small
+				     : peer_methods[i - RP_ARRAY_SIZE(etcd_methods)].small;
+
+		e->methods[i].message_bytes_max =
+			small ? ETCD_SMALL_MESSAGE_BYTES
+			      : (size_t)e->config.request_bytes_max + ETCD_REQUEST_OVERHEAD;
+	}
+}
+
+static int register_methods(struct rp_etcd *e)
+{
+	size_t etcd_count = RP_ARRAY_SIZE(etcd_methods);
+	size_t peer_count = e->backend->peer ? RP_ARRAY_SIZE(peer_methods) : 0;
+
+	e->method_count = (uint32_t)(etcd_count + peer_count);
+	e->methods = calloc(e->method_count, sizeof(e->methods[0]));
+	RP_ASSERT(e->methods != NULL);
+	for (uint32_t i = 0; i < e->method_count; i++) {
+		const struct service_method *m =
+			i < etcd_count ? &etcd_methods[i] : &peer_methods[i - etcd_count];
+
+		e->methods[i] = (struct rp_grpc_method){
+			.path = m->path, .kind = m->kind, .ops = m->ops, .ctx = e};
+	}
+	set_message_limits(e);
+	return rp_grpc_server_add_methods(e->config.server, e->methods, e->method_count);
+}
+
+struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
+{
+	struct rp_etcd *e;
+	int status;
+
+	if (config->cluster_id == 0 || config->member_id == 0 || config->raft_term == 0) {
+		errno = EINVAL;
+		return NULL;
+	}
+	e = calloc(1, sizeof(*e));
+	RP_ASSERT(e != NULL);
+	e->config = *config;
+	e->backend = config->backend;
+	e->kv = config->kv;
+	if (e->config.request_bytes_max == 0)
+		e->config.request_bytes_max = ETCD_REQUEST_BYTES_MAX;
+	if (e->config.watches_per_stream_max == 0)
+		e->config.watches_per_stream_max = ETCD_WATCHES_MAX;
+	if (e->config.waiting_calls_max == 0)
+		e->config.waiting_calls_max = ETCD_WAITING_MAX;
+	if (e->config.progress_interval_ns == 0)
+		e->config.progress_interval_ns = ETCD_PROGRESS_NS;
+	rp_list_init(&e->waiting);
+	rp_list_init(&e->compactions);
+	rp_list_init(&e->streams);
+	rp_list_init(&e->rooms);
+	status = register_methods(e);
+	if (status == 0)
+		status = etcd_http_register(e);
+	if (status != 0) {
+		rp_etcd_destroy(e);
+		errno = -status;
+		return NULL;
+	}
+	return e;
+}
+
+void rp_etcd_destroy(struct rp_etcd *e)
+{
+	struct etcd_node *n;
+
+	if (!e)
+		return;
+	/* The server has cancelled streams and calls; only calls that the backend still has are
+	 * left. */
+	RP_ASSERT(rp_list_empty(&e->streams));
+	while ((n = etcd_table_any(&e->calls)))
+		etcd_call_free(RP_CONTAINER_OF(n, struct etcd_call, node));
+	etcd_table_clear(&e->calls);
+	etcd_table_clear(&e->consumers);
+	etcd_table_clear(&e->identities);
+	free(e->kvs);
+	free(e->events);
+	free(e->event_pointers);
+	free(e->methods);
+	free(e);
+}
+
+void rp_etcd_set_term(struct rp_etcd *e, uint64_t raft_term)
+{
+	e->config.raft_term = raft_term;
+}
+
+void rp_etcd_set_limits(struct rp_etcd *e, uint32_t request_bytes_max)
+{
+	e->config.request_bytes_max =
+		request_bytes_max > 0 ? request_bytes_max : ETCD_REQUEST_BYTES_MAX;
+	set_message_limits(e);
+}
+
+static void compactions_run(struct rp_etcd *e)
+{
+	struct rp_list *n;
+
+	if (rp_list_empty(&e->compactions) || !rp_kv_compact_done(e->kv))
+		return;
+	while ((n = rp_list_pop_front(&e->compactions))) {
+		struct etcd_call *c = rp_list_entry(n, struct etcd_call, link);
+		Etcdserverpb__CompactionResponse m = ETCDSERVERPB__COMPACTION_RESPONSE__INIT;
+
+		m.header = etcd_header_in(&c->arena, e, rp_kv_revision(e->kv));
+		etcd_call_reply(c, &m.base);
+	}
+}
+
+uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
+{
+	e->now_ns = now_ns;
+	if (e->progress_next_ns == 0)
+		e->progress_next_ns = now_ns + e->config.progress_interval_ns;
+	if (now_ns >= e->progress_next_ns) {
+		e->progress_next_ns = now_ns + e->config.progress_interval_ns;
+		etcd_streams_progress(e);
+	}
+	etcd_streams_room(e);
+	etcd_calls_run(e);
+	compactions_run(e);
+	/* What waits for others has no event of its own to wake us. */
+	if (e->waiting_count > 0 || !rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
+		return now_ns + RP_NS_PER_MS;
+	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
+}
+
+void rp_etcd_stop(struct rp_etcd *e)
+{
+	if (e->stopped)
+		return;
+	e->stopped = true;
+	etcd_streams_stop(e);
+}
+
+void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)
+{
+	*stats = e->stats;
+	stats->calls_waiting = e->calls.count;
+}

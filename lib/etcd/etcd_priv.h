@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of the services.
+ *
+ *   etcd.c      creation, timers, stop
+ *   call.c      unary calls that wait for an answer: tokens, -EAGAIN, physical compaction
+ *   convert.c   protobuf <-> operations of the store
+ *   policy.c    checks of access, part by part
+ *   kv_*.c      the KV service: plain keys, txns, queue traffic
+ *   watch.c     streams and their watches; consumer.c those that are consumers of a queue
+ *   cluster.c, maintenance.c, http.c, peer.c, peer_codec.c
+ *
+ * Ownership: a unary call that cannot be answered at once becomes a struct etcd_call, which lives
+ * until its answer came even when the client is gone (then `call` is NULL).
+ */
+
+#include <base/list.h>
+#include <etcd/etcd.h>
+#include <etcd/peer.h>
+#include <grpc/http.h>
+#include <grpc/server.h>
+#include <kv/watch.h>
+
+#include <etcdserverpb/rpc.pb-c.h>
+
+#include "table_priv.h"
+#include "wire_priv.h"
+
+#define ETCD_REQUEST_BYTES_MAX 1572864u
+/** What a gRPC message may have above the request limit (section 0). */
+#define ETCD_REQUEST_OVERHEAD 524288u
+#define ETCD_WATCHES_MAX 65536u
+#define ETCD_WAITING_MAX 65536u
+#define ETCD_PROGRESS_NS (600 * RP_NS_PER_S)
+/** Small requests, of Cluster and Maintenance. */
+#define ETCD_SMALL_MESSAGE_BYTES 65536u
+/** Above this a stream's requests are not read until its client has read the answers. */
+#define ETCD_STREAM_OUT_BYTES 65536u
+/** Blocked watches of a stream that are tried again at once when there is room. */
+#define ETCD_RESUME_BURST 16
+/** Txns in each other that are unpacked; etcd's limit of operations allows no more. */
+#define ETCD_TXN_DEPTH_MAX 128u
+/** The version that clients are told: it decides which features they use. */
+#define ETCD_VERSION "3.6.0"
+#define ETCD_VERSION_CLUSTER "3.6.0"
+
+struct etcd_arena_block;
+struct etcd_call;
+struct etcd_stream;
+
+struct rp_etcd {
+	struct rp_etcd_config config;
+	const struct rp_etcd_backend *backend;
+	struct rp_kv *kv;
+	uint64_t now_ns;
+	bool stopped;
+
+	struct rp_grpc_method *methods; /**< borrowed by the server */
+	uint32_t method_count;
+	struct rp_http_handler http[2]; /**< borrowed by the server */
+
+	uint64_t token_last;
+	struct etcd_table calls;    /**< struct etcd_call by token */
+	struct rp_list waiting;	    /**< struct etcd_call: the ring had no room */
+	struct rp_list compactions; /**< struct etcd_call: wait for memory to be freed */
+	uint32_t waiting_count;
+
+	struct rp_list streams;
+	struct etcd_table consumers;  /**< struct etcd_watch by handle */
+	struct etcd_table identities; /**< the same, by a hash of queue and uuid */
+	struct rp_list rooms; /**< struct etcd_stream: to be told of room by rp_etcd_run() */
+	uint64_t consumer_last;
+	uint64_t progress_next_ns;
+
+	uint64_t connection_last;
+
+	/* Scratch of one watch response: two key-values an event. */
+	Mvccpb__KeyValue *kvs;
+	Mvccpb__Event *events, **event_pointers;
+	uint32_t kvs_size, events_size, event_pointers_size;
+
+	struct rp_etcd_stats stats;
+};
+
+/** A connection that has called the Peer service. */
+struct etcd_conn {
+	struct rp_etcd *e;
+	uint64_t id;
+	bool proved;
+	uint64_t node;
+};
+
+/* ---- arena ---- */
+
+struct etcd_arena {
+	struct etcd_arena_block *blocks;
+};
+/** Zeroed memory that lives until etcd_arena_free(). */
+void *etcd_arena_get(struct etcd_arena *a, size_t bytes);
+void etcd_arena_free(struct etcd_arena *a);
+
+/* ---- calls ---- */
+
+enum etcd_call_kind {
+	ETCD_CALL_PUT,
+	ETCD_CALL_DELETE,
+	ETCD_CALL_TXN,
+	ETCD_CALL_QUEUE_PUT,
+	ETCD_CALL_QUEUE_ACK,
+	ETCD_CALL_QUEUE_GET,
+	ETCD_CALL_QUEUE_TXN,
+	ETCD_CALL_COMPACT,
+	ETCD_CALL_PROVE,
+	ETCD_CALL_APPLY,
+	ETCD_CALL_SYNC,
+	ETCD_CALL_DELIVER_ONE,
+};
+
+struct etcd_call {
+	struct etcd_node node; /**< in e->calls by token */
+	struct rp_list link;   /**< on waiting or compactions */
+	struct rp_etcd *e;
+	struct rp_grpc_call *call; /**< NULL when the client is gone */
+	struct etcd_conn *conn;	   /**< of PROVE; NULL when it closed */
+	enum etcd_call_kind kind;
+	ProtobufCMessage *request; /**< take */
+	struct etcd_arena arena;
+	struct rp_span key;	       /**< as the client spelled it: for the answer */
+	const struct rp_kv_txn *asked; /**< TXN, QUEUE_TXN: as the client sent it */
+	struct rp_kv_result guard;     /**< QUEUE_TXN: of its compares and reads */
+	struct rp_etcd_queue_op *ops;  /**< QUEUE_*: in the arena */
+	uint32_t op_count;
+	bool batch;
+	bool waits; /**< counted in waiting_count */
+};
+
+/** A call that waits; NULL: there are too many, and it has been refused. take: request. */
+struct etcd_call *etcd_call_new(struct rp_etcd *e, struct rp_grpc_call *call,
+	enum etcd_call_kind kind, ProtobufCMessage *request);
+/** Ends it towards us; its client has been answered, or is gone. */
+void etcd_call_free(struct etcd_call *c);
+struct etcd_call *etcd_call_find(struct rp_etcd *e, uint64_t token);
+/** on_cancel of every unary method. */
+void etcd_call_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx);
+/** Gives its queue operation to the backend, or lets it wait. */
+void etcd_call_queue(struct etcd_call *c);
+void etcd_calls_run(struct rp_etcd *e);
+/** Finishes with an error, when the client is still there, and frees. */
+void etcd_call_fail(struct etcd_call *c, int code, const char *message);
+/** Packs and sends the only answer, when the client is still there, and frees. */
+void etcd_call_reply(struct etcd_call *c, const ProtobufCMessage *m);
+
+/* ---- answers ---- */
+
+void etcd_reply(struct rp_grpc_call *call, const ProtobufCMessage *m);
+void etcd_refuse(struct rp_grpc_call *call, int code, const char *message);
+void etcd_refuse_kv(struct rp_grpc_call *call, enum rp_kv_error error);
+/** INTERNAL, for bytes that are no message. Counted. */
+void etcd_refuse_malformed(struct rp_etcd *e, struct rp_grpc_call *call, const char *name);
+int etcd_kv_code(enum rp_kv_error error);
+Etcdserverpb__ResponseHeader etcd_header(const struct rp_etcd *e, int64_t revision);
+/** Unpacks, or refuses the call and returns NULL. */
+void *etcd_unpack(struct rp_etcd *e, struct rp_grpc_call *call, const ProtobufCMessageDescriptor *d,
+	const uint8_t *data, size_t length);
+void etcd_unpacked_free(ProtobufCMessage *m);
+struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *call);
+/** Grows scratch; as realloc, but for the check. */
+void *etcd_grow(void *array, uint32_t *size, uint64_t want, size_t item);
+
+/* ---- conversion ---- */
+
+static inline struct rp_span etcd_span(ProtobufCBinaryData b)
+{
+	return (struct rp_span){.data = b.data, .length = b.len};
+}
+static inline ProtobufCBinaryData etcd_bytes(struct rp_span s)
+{
+	return (ProtobufCBinaryData){.data = (uint8_t *)s.data, .len = s.length};
+}
+struct rp_kv_range etcd_range_of(const Etcdserverpb__RangeRequest *r);
+struct rp_kv_put etcd_put_of(const Etcdserverpb__PutRequest *p);
+struct rp_kv_delete etcd_delete_of(const Etcdserverpb__DeleteRangeRequest *d);
+/** The txn, and all it refers to, in the arena; bytes stay the request's. */
+struct rp_kv_txn *etcd_txn_of(struct etcd_arena *a, const Etcdserverpb__TxnRequest *t);
+void etcd_kv_fill(Mvccpb__KeyValue *kv, const struct rp_kv_version *v, bool keys_only);
+/** Answers in the arena. `spelled`: the key to show instead of the stored one, unless empty. */
+Etcdserverpb__RangeResponse *etcd_range_response(
+	struct etcd_arena *a, const struct rp_kv_range_result *r, struct rp_span spelled);
+Etcdserverpb__PutResponse *etcd_put_response(
+	struct etcd_arena *a, const struct rp_kv_version *prev, struct rp_span spelled);
+/** Also of a delete that became a txn of several (etcd_txn_split()). */
+Etcdserverpb__DeleteRangeResponse *etcd_delete_response(
+	struct etcd_arena *a, const struct rp_kv_op_result *r, struct rp_span spelled);
+/** `asked` is the txn before etcd_txn_split(). */
+Etcdserverpb__TxnResponse *etcd_txn_response(
+	struct etcd_arena *a, const struct rp_kv_txn_result *r, const struct rp_kv_txn *asked);
+Etcdserverpb__ResponseHeader *etcd_header_in(
+	struct etcd_arena *a, const struct rp_etcd *e, int64_t revision);
+Etcdserverpb__ResponseHeader *etcd_header_part(struct etcd_arena *a, int64_t revision);
+
+/* ---- policy ---- */
+
+/** 0, or a gRPC status and the text. */
+int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message);
+int etcd_check_txn(struct rp_etcd *e, const struct rp_kv_txn *t,
+	const struct rp_etcd_caller *caller, const char **message);
+
+/* ---- KV service ---- */
+
+extern const struct rp_grpc_call_ops etcd_range_ops, etcd_put_ops, etcd_delete_ops, etcd_txn_ops,
+	etcd_compact_ops;
+
+/** Text for a key that is RP_KEY_INVALID: why, and what was expected. */
+void etcd_key_reason(const struct rp_route_key *k, char *out, size_t size);
+/** Gives the txn to backend->propose(); the call is answered by its kind. */
+void etcd_propose(struct etcd_call *c, const struct rp_kv_txn *txn);
+/**
+ * The txn with each ranged delete that meets keys below /q/ or /queue/ turned into a nested txn of
+ * up to three deletes around them; the same txn when there is none.
+ */
+const struct rp_kv_txn *etcd_txn_split(struct etcd_arena *a, const struct rp_kv_txn *t);
+/** The canonical spelling of a registry key, in the arena. */
+struct rp_span etcd_canonical(struct etcd_arena *a, const struct rp_route_key *k);
+
+/* kv_queue.c; the request is taken, the call answered now or later. */
+void etcd_queue_put(struct rp_etcd *e, struct rp_grpc_call *call, Etcdserverpb__PutRequest *request,
+	const struct rp_route_key *key);
+void etcd_queue_delete(struct rp_etcd *e, struct rp_grpc_call *call,
+	Etcdserverpb__DeleteRangeRequest *request, const struct rp_route_key *key);
+void etcd_queue_get(struct rp_etcd *e, struct rp_grpc_call *call,
+	Etcdserverpb__RangeRequest *request, const struct rp_route_key *key);
+/** Makes a queue operation of an operation of the store: 0, or a status and *message. */
+int etcd_queue_op_of(struct rp_etcd_queue_op *out, const struct rp_kv_op *op,
+	const struct rp_route_key *key, const struct rp_etcd_caller *caller, const char **message);
+int etcd_qstatus_code(enum rp_qstatus status);
+void etcd_qstatus_text(
+	const struct rp_etcd_queue_answer *answer, struct rp_span name, char *out, size_t size);
+/** The message of an answer as a KeyValue under the key that the client named. */
+Mvccpb__KeyValue *etcd_queue_kv(
+	struct etcd_arena *a, const struct rp_etcd_queue_answer *answer, struct rp_span key);
+
+/* kv_txn.c */
+void etcd_queue_txn_answer(struct etcd_call *c, enum rp_qstatus status, const char *message,
+	const struct rp_etcd_queue_answer *answers, uint32_t count);
+
+/* ---- watch service ---- */
+
+enum etcd_watch_kind {
+	ETCD_WATCH_KEYS,     /**< has a watcher in the store */
+	ETCD_WATCH_CONSUMER, /**< of a queue */
+	ETCD_WATCH_ENDED,    /**< by the server; known until its client cancels it */
+};
+
+/** A message that could not be queued. */
+struct etcd_parked {
+	struct rp_list link;
+	size_t length;
+	uint8_t data[];
+};
+
+/** A delivery on its way to the socket. */
+struct etcd_accept {
+	struct rp_list link;
+	uint64_t consumer, idx;
+	int64_t mod_revision;
+};
+
+struct etcd_stream {
+	struct rp_list link;	  /**< on e->streams */
+	struct rp_list room_link; /**< on e->rooms */
+	struct rp_etcd *e;
+	struct rp_grpc_call *call;
+	struct etcd_table watches; /**< struct etcd_watch by id */
+	struct rp_list blocked;	   /**< struct etcd_watch: key watches without room */
+	struct rp_list hungry;	   /**< struct etcd_watch: consumers refused a delivery */
+	struct rp_list parked;	   /**< struct etcd_parked */
+	struct rp_list accepts;	   /**< struct etcd_accept, in order of sending */
+	int64_t id_next;
+	uint32_t consumer_count;
+	bool paused;
+};
+
+struct etcd_watch {
+	struct etcd_node node;	   /**< in stream->watches by id */
+	struct etcd_node handle;   /**< in e->consumers */
+	struct etcd_node identity; /**< in e->identities */
+	struct rp_list link;	   /**< on blocked or hungry */
+	struct etcd_stream *stream;
+	enum etcd_watch_kind kind;
+	struct rp_kv_watcher *watcher; /**< KEYS */
+	bool progress_notify, fragment;
+	bool sent;	       /**< something since the last progress tick */
+	int64_t last_revision; /**< CONSUMER: of the last header it was sent */
+	uint8_t uuid[RP_UUID_BYTES];
+	uint32_t name_length, spelled_length;
+	/** Queue name (CONSUMER), then the key as the client spelled it (CONSUMER, registry keys).
+	 */
+	uint8_t bytes[];
+};
+
+extern const struct rp_grpc_call_ops etcd_watch_stream_ops;
+
+static inline int64_t etcd_watch_id(const struct etcd_watch *w)
+{
+	return (int64_t)w->node.key;
+}
+static inline struct rp_span etcd_watch_spelled(const struct etcd_watch *w)
+{
+	return (struct rp_span){.data = w->bytes + w->name_length, .length = w->spelled_length};
+}
+/** Sends now, or parks until there is room; for what must not be lost. */
+void etcd_stream_send(struct etcd_stream *s, const Etcdserverpb__WatchResponse *m);
+/** Sends only with room to spare: 0 or -EAGAIN, and `room` comes by etcd_stream_room(). */
+int etcd_stream_offer(struct etcd_stream *s, const Etcdserverpb__WatchResponse *m, uint64_t cookie);
+void etcd_stream_refuse(struct etcd_stream *s, const char *reason);
+/** Takes the watch out of its stream and frees it. */
+void etcd_watch_free(struct etcd_watch *w);
+/** Ends it by the server with a reason (NULL: compaction, with its revision). */
+void etcd_watch_end(struct etcd_watch *w, const char *reason, int64_t compact_revision);
+/** Allocated with an id, in the stream. */
+struct etcd_watch *etcd_watch_new(
+	struct etcd_stream *s, int64_t id, struct rp_span name, struct rp_span spelled);
+void etcd_watch_created(struct etcd_watch *w, int64_t revision);
+void etcd_streams_progress(struct rp_etcd *e);
+void etcd_streams_room(struct rp_etcd *e);
+void etcd_streams_stop(struct rp_etcd *e);
+
+/* consumer.c */
+/** A create request for a consumer key: created or refused. */
+void etcd_consumer_create(struct etcd_stream *s, const Etcdserverpb__WatchCreateRequest *r,
+	int64_t id, const struct rp_route_key *key);
+/** The consumer is over; tells the backend and unhooks. The watch stays its stream's. */
+void etcd_consumer_closed(struct etcd_watch *w, enum rp_etcd_consumer_end why);
+void etcd_consumer_room(struct etcd_watch *w);
+void etcd_consumer_written(struct etcd_stream *s, uint64_t cookie);
+
+/* ---- the rest ---- */
+
+extern const struct rp_grpc_call_ops etcd_member_add_ops, etcd_member_list_ops, etcd_alarm_ops,
+	etcd_status_ops, etcd_hash_ops, etcd_hash_kv_ops;
+extern const struct rp_grpc_call_ops etcd_prove_ops, etcd_apply_ops, etcd_sync_ops,
+	etcd_deliver_one_ops;
+int etcd_http_register(struct rp_etcd *e);
+/** Status.errors and /health: alarms as etcd prints them. */
+bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size);

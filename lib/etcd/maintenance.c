@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maintenance.Status, Alarm, Hash and HashKV (spec/etcd-semantics.md section 9). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "etcd_priv.h"
+
+/* What an empty store occupies: clients divide by the size. */
+#define DB_BYTES_MIN 4096
+
+static const struct {
+	enum rp_kv_alarm alarm;
+	const char *name;
+} alarms[] = {{RP_KV_ALARM_NOSPACE, "NOSPACE"}, {RP_KV_ALARM_CORRUPT, "CORRUPT"}};
+
+bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size)
+{
+	if (!rp_kv_alarm_active(e->kv, alarm))
+		return false;
+	for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++)
+		if (alarms[i].alarm == alarm)
+			snprintf(out, size, "memberID:%" PRIu64 " alarm:%s ", e->config.member_id,
+				alarms[i].name);
+	return true;
+}
+
+static void status_errors(struct rp_etcd *e, struct etcd_arena *a,
+	const struct rp_etcd_status *status, Etcdserverpb__StatusResponse *m)
+{
+	size_t room = status->error_count + RP_ARRAY_SIZE(alarms) + 1;
+
+	m->errors = etcd_arena_get(a, room * sizeof(m->errors[0]));
+	if (status->leader == 0)
+		m->errors[m->n_errors++] = (char *)"etcdserver: no leader";
+	for (uint32_t i = 0; i < status->error_count; i++)
+		m->errors[m->n_errors++] = (char *)status->errors[i];
+	for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++) {
+		char *text = etcd_arena_get(a, 64);
+
+		if (etcd_alarm_text(e, alarms[i].alarm, text, 64))
+			m->errors[m->n_errors++] = text;
+	}
+}
+
+static void on_status(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__StatusRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__status_request__descriptor, data, length);
+	Etcdserverpb__StatusResponse m = ETCDSERVERPB__STATUS_RESPONSE__INIT;
+	Etcdserverpb__DowngradeInfo downgrade = ETCDSERVERPB__DOWNGRADE_INFO__INIT;
+	int64_t revision = rp_kv_revision(e->kv);
+	struct rp_etcd_status status = {0};
+	struct rp_kv_stats stats;
+	struct etcd_arena a = {0};
+
+	if (!request)
+		return;
+	e->backend->status(e->backend->ctx, &status);
+	rp_kv_stats_get(e->kv, &stats);
+	m.header = etcd_header_in(&a, e, revision);
+	m.version = (char *)ETCD_VERSION;
+	m.storageversion = (char *)ETCD_VERSION_CLUSTER;
+	m.dbsize = (int64_t)RP_MAX(stats.bytes, (uint64_t)DB_BYTES_MIN);
+	m.dbsizeinuse = (int64_t)RP_MAX(stats.bytes_in_use, (uint64_t)DB_BYTES_MIN);
+	m.leader = status.leader;
+	/* Without a log of our own the revision is what grows with every write. */
+	m.raftindex = status.raft_index > 0 ? status.raft_index : (uint64_t)revision;
+	m.raftappliedindex =
+		status.raft_applied_index > 0 ? status.raft_applied_index : m.raftindex;
+	m.raftterm = e->config.raft_term;
+	m.downgradeinfo = &downgrade;
+	status_errors(e, &a, &status, &m);
+	etcd_reply(call, &m.base);
+	etcd_arena_free(&a);
+	etcd_unpacked_free(&request->base);
+}
+
+static void alarm_add(struct rp_etcd *e, struct etcd_arena *a, Etcdserverpb__AlarmResponse *m,
+	enum rp_kv_alarm alarm)
+{
+	Etcdserverpb__AlarmMember *member = etcd_arena_get(a, sizeof(*member));
+
+	etcdserverpb__alarm_member__init(member);
+	member->memberid = e->config.member_id;
+	member->alarm = (Etcdserverpb__AlarmType)alarm;
+	m->alarms[m->n_alarms++] = member;
+}
+
+static void alarm_run(struct rp_etcd *e, struct etcd_arena *a, const Etcdserverpb__AlarmRequest *r,
+	Etcdserverpb__AlarmResponse *m)
+{
+	enum rp_kv_alarm alarm = (enum rp_kv_alarm)r->alarm;
+
+	switch ((int)r->action) {
+	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__GET:
+		for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++)
+			if ((alarm == RP_KV_ALARM_NONE || alarm == alarms[i].alarm) &&
+				rp_kv_alarm_active(e->kv, alarms[i].alarm))
+				alarm_add(e, a, m, alarms[i].alarm);
+		break;
+	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__ACTIVATE:
+		rp_kv_alarm_set(e->kv, alarm, true);
+		if (rp_kv_alarm_active(e->kv, alarm))
+			alarm_add(e, a, m, alarm);
+		break;
+	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__DEACTIVATE:
+		if (rp_kv_alarm_set(e->kv, alarm, false))
+			alarm_add(e, a, m, alarm);
+		break;
+	}
+}
+
+static void on_alarm(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__AlarmRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__alarm_request__descriptor, data, length);
+	Etcdserverpb__AlarmResponse m = ETCDSERVERPB__ALARM_RESPONSE__INIT;
+	struct etcd_arena a = {0};
+
+	if (!request)
+		return;
+	m.header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
+	m.alarms = etcd_arena_get(&a, RP_ARRAY_SIZE(alarms) * sizeof(m.alarms[0]));
+	/* An alarm number that is none of ours names nothing. */
+	if ((int)request->alarm >= RP_KV_ALARM_NONE && (int)request->alarm <= RP_KV_ALARM_CORRUPT)
+		alarm_run(e, &a, request, &m);
+	etcd_reply(call, &m.base);
+	etcd_arena_free(&a);
+	etcd_unpacked_free(&request->base);
+}
+
+static void on_hash(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__HashRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__hash_request__descriptor, data, length);
+	Etcdserverpb__HashResponse m = ETCDSERVERPB__HASH_RESPONSE__INIT;
+	Etcdserverpb__ResponseHeader h = etcd_header(e, rp_kv_revision(e->kv));
+
+	if (!request)
+		return;
+	m.header = &h;
+	rp_kv_hash(e->kv, 0, &m.hash);
+	etcd_reply(call, &m.base);
+	etcd_unpacked_free(&request->base);
+}
+
+static void on_hash_kv(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__HashKVRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__hash_kvrequest__descriptor, data, length);
+	Etcdserverpb__HashKVResponse m = ETCDSERVERPB__HASH_KVRESPONSE__INIT;
+	int64_t revision = rp_kv_revision(e->kv);
+	Etcdserverpb__ResponseHeader h = etcd_header(e, revision);
+	enum rp_kv_error error;
+
+	if (!request)
+		return;
+	m.header = &h;
+	error = rp_kv_hash(e->kv, request->revision, &m.hash);
+	m.compact_revision = rp_kv_compacted_revision(e->kv);
+	m.hash_revision = request->revision > 0 ? request->revision : revision;
+	if (error)
+		etcd_refuse_kv(call, error);
+	else
+		etcd_reply(call, &m.base);
+	etcd_unpacked_free(&request->base);
+}
+
+const struct rp_grpc_call_ops etcd_status_ops = {
+	.on_message = on_status, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_alarm_ops = {
+	.on_message = on_alarm, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_hash_ops = {
+	.on_message = on_hash, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_hash_kv_ops = {
+	.on_message = on_hash_kv, .on_cancel = etcd_call_on_cancel};

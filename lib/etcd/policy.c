@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "etcd_priv.h"
+
+int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
+{
+	if (!e->backend->check)
+		return RP_GRPC_OK;
+	return e->backend->check(e->backend->ctx, access, key, end, caller, message);
+}
+
+static int check_op(struct rp_etcd *e, const struct rp_kv_op *op,
+	const struct rp_etcd_caller *caller, const char **message)
+{
+	struct rp_span none = {0};
+	int code;
+
+	switch (op->type) {
+	case RP_KV_OP_NONE:
+		break;
+	case RP_KV_OP_RANGE:
+		return etcd_check(e, RP_ETCD_READ, op->range.key, op->range.end, caller, message);
+	case RP_KV_OP_PUT:
+		code = etcd_check(e, RP_ETCD_WRITE, op->put.key, none, caller, message);
+		if (code == RP_GRPC_OK && op->put.prev_kv)
+			code = etcd_check(e, RP_ETCD_READ, op->put.key, none, caller, message);
+		return code;
+	case RP_KV_OP_DELETE:
+		code = etcd_check(e, RP_ETCD_WRITE, op->del.key, op->del.end, caller, message);
+		if (code == RP_GRPC_OK && op->del.prev_kv)
+			code = etcd_check(
+				e, RP_ETCD_READ, op->del.key, op->del.end, caller, message);
+		return code;
+	case RP_KV_OP_TXN:
+		return etcd_check_txn(e, op->txn, caller, message);
+	}
+	return RP_GRPC_OK;
+}
+
+int etcd_check_txn(struct rp_etcd *e, const struct rp_kv_txn *t,
+	const struct rp_etcd_caller *caller, const char **message)
+{
+	int code = RP_GRPC_OK;
+
+	if (!e->backend->check)
+		return RP_GRPC_OK;
+	for (uint32_t i = 0; code == RP_GRPC_OK && i < t->compare_count; i++)
+		code = etcd_check(
+			e, RP_ETCD_READ, t->compares[i].key, t->compares[i].end, caller, message);
+	for (uint32_t i = 0; code == RP_GRPC_OK && i < t->success_count; i++)
+		code = check_op(e, &t->success[i], caller, message);
+	for (uint32_t i = 0; code == RP_GRPC_OK && i < t->failure_count; i++)
+		code = check_op(e, &t->failure[i], caller, message);
+	return code;
+}
