@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 static Etcdserverpb__Member *member_in(struct etcd_arena *a, const struct rp_etcd_member *member)

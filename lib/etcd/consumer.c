@@ -9,6 +9,8 @@
 
 #include <base/assert.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 static struct etcd_watch *consumer_find(struct rp_etcd *e, uint64_t handle)

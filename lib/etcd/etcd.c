@@ -4,6 +4,8 @@
 
 #include <base/assert.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 struct service_method {

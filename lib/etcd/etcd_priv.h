@@ -23,10 +23,25 @@
 #include <grpc/server.h>
 #include <kv/watch.h>
 
-#include <etcdserverpb/rpc.pb-c.h>
+#include <protobuf-c/protobuf-c.h>
 
 #include "table_priv.h"
 #include "wire_priv.h"
+
+/* The generated headers are included where they are used. */
+typedef struct Etcdserverpb__DeleteRangeRequest Etcdserverpb__DeleteRangeRequest;
+typedef struct Etcdserverpb__DeleteRangeResponse Etcdserverpb__DeleteRangeResponse;
+typedef struct Etcdserverpb__PutRequest Etcdserverpb__PutRequest;
+typedef struct Etcdserverpb__PutResponse Etcdserverpb__PutResponse;
+typedef struct Etcdserverpb__RangeRequest Etcdserverpb__RangeRequest;
+typedef struct Etcdserverpb__RangeResponse Etcdserverpb__RangeResponse;
+typedef struct Etcdserverpb__ResponseHeader Etcdserverpb__ResponseHeader;
+typedef struct Etcdserverpb__TxnRequest Etcdserverpb__TxnRequest;
+typedef struct Etcdserverpb__TxnResponse Etcdserverpb__TxnResponse;
+typedef struct Etcdserverpb__WatchCreateRequest Etcdserverpb__WatchCreateRequest;
+typedef struct Etcdserverpb__WatchResponse Etcdserverpb__WatchResponse;
+typedef struct Mvccpb__Event Mvccpb__Event;
+typedef struct Mvccpb__KeyValue Mvccpb__KeyValue;
 
 #define ETCD_REQUEST_BYTES_MAX 1572864u
 /** What a gRPC message may have above the request limit (section 0). */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 int etcd_qstatus_code(enum rp_qstatus status)

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 #define TEXT_TOO_LARGE "etcdserver: request is too large"

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 /* What a txn's keys are. */

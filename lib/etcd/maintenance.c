@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 /* What an empty store occupies: clients divide by the size. */

@@ -14,6 +14,8 @@
 
 #include <base/assert.h>
 
+#include <etcdserverpb/rpc.pb-c.h>
+
 #include "etcd_priv.h"
 
 #define TEXT_STOPPED "etcdserver: server stopped"
