@@ -10,6 +10,12 @@
 #include <base/assert.h>
 #include <base/log.h>
 #include <repl/repl_priv.h>
+#include <route/record.h>
+
+_Static_assert((int)RP_REPL_GONE == (int)RP_NODE_GONE && (int)RP_REPL_SPARE == (int)RP_NODE_SPARE &&
+		       (int)RP_REPL_IN_PROGRESS == (int)RP_NODE_IN_PROGRESS &&
+		       (int)RP_REPL_ONLINE == (int)RP_NODE_ONLINE,
+	"one order of states");
 
 #define REPL_SWEEP_NS (2 * RP_NS_PER_S)
 #define REPL_SWEEP_KEYS 4096
@@ -108,7 +114,7 @@ void rp_repl_destroy(struct rp_repl *r)
 		return;
 	r->config.ops = &mute;
 	rp_kv_hook_remove(r->kv, &r->hook);
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++) {
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++) {
 		repl_peer_drop_calls(r, p);
 		repl_queue_drop(r, p);
 		repl_run_free(&p->run);
@@ -127,7 +133,7 @@ void rp_repl_destroy(struct rp_repl *r)
 
 struct repl_peer *repl_peer_by_node(struct rp_repl *r, uint64_t node)
 {
-	for (struct repl_peer *p = r->peers; node != 0 && p < r->peers + RP_PEERS_MAX; p++)
+	for (struct repl_peer *p = r->peers; node != 0 && p < r->peers + r->slots; p++)
 		if (p->used && !p->self && p->node == node)
 			return p;
 	return NULL;
@@ -204,14 +210,14 @@ static void repl_ready_check(struct rp_repl *r)
 
 	if (!r->started || r->ready)
 		return;
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++)
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
 		if (p->used && p->boot_open && (p->connected || !late))
 			return;
 	r->ready = true;
 	r->alone = r->last_sync_wall_us == 0;
 	RP_LOG(RP_LOG_REPL, RP_LOG_INFO, r->alone ? "no peer to sync with: alone" : "synced");
 	/* Peers wait to hear it before they count this node. */
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++)
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
 		p->hello_at_ns = 0;
 	r->config.ops->node_state(r->config.ctx, r->config.node, RP_REPL_ONLINE);
 	r->config.ops->ready(r->config.ctx, r->alone);
@@ -281,7 +287,7 @@ static void repl_dial(struct rp_repl *r, struct repl_peer *p)
 /** Ends what was put off: peers that fell where nothing could be called, runs that may go on. */
 static void repl_settle(struct rp_repl *r)
 {
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++) {
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++) {
 		if (!p->used)
 			continue;
 		if (p->connected && p->fall == REPL_FALL_NONE) {
@@ -426,6 +432,7 @@ rp_repl_peer_id rp_repl_peer_add(struct rp_repl *r, const char *address, struct 
 	}
 	if (!free_slot)
 		return RP_REPL_NO_PEER;
+	r->slots = RP_MAX(r->slots, repl_peer_id(r, free_slot) + 1);
 	*free_slot = (struct repl_peer){.used = true, .state = RP_REPL_SPARE};
 	free_slot->address = strdup(address);
 	RP_ASSERT(free_slot->address);
@@ -556,7 +563,7 @@ static void repl_sweep(struct rp_repl *r)
 	uint64_t most = r->config.tombstone_max_s * 1000000ull;
 	uint64_t wall = r->now.wall_us, end = wall > age ? wall - age : 0;
 
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++)
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
 		if (p->used && !p->self && !p->refused)
 			end = RP_MIN(end, p->synced_wall_us);
 	if (wall > most)
@@ -612,7 +619,7 @@ void rp_repl_tick(struct rp_repl *r, struct rp_repl_now now)
 	r->now = now;
 	if (!r->started)
 		return;
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++)
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
 		if (p->used)
 			repl_peer_tick(r, p);
 	repl_writes_tick(r);
@@ -652,7 +659,7 @@ uint64_t rp_repl_next_ns(const struct rp_repl *r)
 	if (!rp_list_empty(&r->writes))
 		next = RP_MIN(
 			next, rp_list_entry(r->writes.next, struct repl_write, node)->deadline_ns);
-	for (const struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++) {
+	for (const struct repl_peer *p = r->peers; p < r->peers + r->slots; p++) {
 		if (p->used) {
 			uint64_t at = repl_peer_next(r, p);
 
@@ -668,7 +675,7 @@ enum rp_repl_state rp_repl_state_of(const struct rp_repl *r, uint64_t node)
 {
 	if (node == r->config.node)
 		return r->ready ? RP_REPL_ONLINE : RP_REPL_IN_PROGRESS;
-	for (const struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++)
+	for (const struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
 		if (p->used && p->node == node)
 			return p->state;
 	return RP_REPL_GONE;
@@ -698,7 +705,7 @@ bool rp_repl_peer_get(const struct rp_repl *r, rp_repl_peer_id peer, struct rp_r
 
 rp_repl_peer_id rp_repl_peer_of_node(const struct rp_repl *r, uint64_t node)
 {
-	for (const struct repl_peer *p = r->peers; node != 0 && p < r->peers + RP_PEERS_MAX; p++)
+	for (const struct repl_peer *p = r->peers; node != 0 && p < r->peers + r->slots; p++)
 		if (p->used && !p->self && p->node == node)
 			return repl_peer_id(r, p);
 	return RP_REPL_NO_PEER;

@@ -16,8 +16,9 @@
  *   4. rp_repl_ready(): the first sync is done, or this node decided to boot alone. Until then no
  *      client write is taken. ops->ready() tells it once.
  *   5. A client's write goes through rp_repl_propose(): apply here, broadcast, wait for the
- * majority. Writes of the node itself that wait for nobody (registry records) may go to
- * rp_kv_apply() with origin 0: the hook broadcasts them just the same.
+ *      majority. Writes of the node itself that wait for nobody (registry records) may go to
+ *      rp_kv_apply() with origin 0: the hook broadcasts them just the same, as of the time of the
+ *      last call in here.
  *   6. Calls of proven peers come in by rp_repl_on_request(), with the answer to send back.
  *
  * What merges how, so that all nodes that can talk end equal:

@@ -239,6 +239,7 @@ struct rp_repl {
 	uint64_t token_next;
 	struct rp_repl_now now; /**< of the call that is being served; the hook needs it */
 	struct repl_peer peers[RP_PEERS_MAX];
+	uint32_t slots; /**< of `peers`, that were ever used */
 	struct rp_list writes;
 	uint32_t write_count;
 	struct repl_write *proposing; /**< the hook ties items to it */

@@ -173,20 +173,34 @@ void repl_pump(struct rp_repl *r, struct repl_peer *p)
 
 /* ---- commits ---- */
 
+/** The tombstone of a dispatcher record stands at the epoch of the record that it ended. */
+static void repl_note_epochs(struct rp_repl *r, const struct rp_kv_event *events, uint32_t count)
+{
+	for (const struct rp_kv_event *e = events; e < events + count; e++) {
+		struct rp_dispatcher_record d = {0};
+		struct rp_span key = rp_kv_version_key(e->kv), value;
+
+		if (!e->kv->deleted || !e->prev || e->prev->deleted || !repl_key_is_dispatcher(key))
+			continue;
+		value = rp_kv_version_value(e->prev);
+		rp_route_dispatcher_parse(&d, value.data, value.length);
+		repl_epoch_set(r, key, d.epoch);
+	}
+}
+
+static bool repl_any_connected(const struct rp_repl *r)
+{
+	for (const struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
+		if (p->connected)
+			return true;
+	return false;
+}
+
 /** Only the last of several changes of one key in a commit is the state of the key. */
 static bool repl_event_record(
 	struct rp_repl *r, const struct rp_kv_event *e, struct repl_record *record)
 {
-	struct rp_span key = rp_kv_version_key(e->kv);
-
-	if (e->kv->deleted && e->prev && !e->prev->deleted && repl_key_is_dispatcher(key)) {
-		struct rp_dispatcher_record d = {0};
-		struct rp_span value = rp_kv_version_value(e->prev);
-
-		rp_route_dispatcher_parse(&d, value.data, value.length);
-		repl_epoch_set(r, key, d.epoch);
-	}
-	if (!repl_record_find(r, key, record))
+	if (!repl_record_find(r, rp_kv_version_key(e->kv), record))
 		return false;
 	return record->kv.stamp == e->kv->stamp && record->kv.deleted == e->kv->deleted;
 }
@@ -222,13 +236,15 @@ void repl_hook(void *ctx, int64_t revision, const struct rp_kv_event *events, ui
 	(void)revision;
 	if (origin == REPL_ORIGIN_PEER)
 		return;
-	/* Also without a peer: it notes the epochs that tombstones stand at. */
+	repl_note_epochs(r, events, count);
+	if (!repl_any_connected(r))
+		return;
 	total = repl_commit_encode(r, events, count, 0, encoded);
 	if (total == 0)
 		return;
 	REPL_COUNT(r, writes, 1);
 	all = repl_blob_make(repl_buf_span(encoded));
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++) {
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++) {
 		uint32_t n = total;
 
 		if (!p->connected)
@@ -259,7 +275,7 @@ void repl_broadcast_record(struct rp_repl *r, const struct repl_record *record)
 {
 	struct repl_blob *b = repl_record_blob(r, record);
 
-	for (struct repl_peer *p = r->peers; p < r->peers + RP_PEERS_MAX; p++) {
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++) {
 		if (!p->connected || !repl_eligible(r, p->node, record->kv.key))
 			continue;
 		repl_enqueue(r, p, b, false);

@@ -28,8 +28,8 @@
  *     waits in a bounded backlog of the sender, in order, and NORMAL ones are refused meanwhile;
  *     -EAGAIN only when the backlog is full too.
  *   - A message that wants an answer is sent with RP_XCORE_ASKS. It also takes one of the `a`
- * answer slots of the ring that comes back, and holds it until the answer has been received here;
- * NORMAL asks may hold all but an eighth of them, RESERVE asks all.
+ *     answer slots of the ring that comes back, and holds it until the answer has been received
+ *     here; NORMAL asks may hold all but an eighth of them, RESERVE asks all.
  *   - Class ANSWER answers one message received with RP_XCORE_ASKS, exactly one for each.
  *
  * Answers always fit. At any moment the answers that lie in a ring were each asked for by a message
