@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include <grpc/addr_priv.h>
+#include "addr_priv.h"
 
 int grpc_target_parse(struct grpc_target *t, const char *address)
 {

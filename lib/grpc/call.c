@@ -8,7 +8,7 @@
 
 #include <base/assert.h>
 #include <base/log.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 #define NV(n, v, l)                                                                    \
 	(nghttp2_nv)                                                                   \

@@ -103,8 +103,9 @@ size_t rp_grpc_channel_queued_bytes(const struct rp_grpc_channel *channel);
 /**
  * One request, one answer. `headers` are sent as metadata. `deadline_ns` is absolute loop time or
  * RP_NEVER; it is sent as grpc-timeout, and past it `done` gets DEADLINE_EXCEEDED. Copies what it
- * is given. NULL only with errno ENOMEM, and then `done` is not called; every other failure is told
- * by `done`. The handle may be used for rp_grpc_client_call_cancel().
+ * is given. NULL only with errno ENOMEM, or ESHUTDOWN while the channel is being destroyed; then
+ * `done` is not called. Every other failure is told by `done`. The handle may be used for
+ * rp_grpc_client_call_cancel() until `done` comes.
  */
 struct rp_grpc_client_call *rp_grpc_channel_unary(struct rp_grpc_channel *channel, const char *path,
 	const struct rp_grpc_header *headers, size_t header_count, uint64_t deadline_ns,

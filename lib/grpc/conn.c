@@ -10,7 +10,7 @@
 
 #include <base/assert.h>
 #include <base/log.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 /* A persistent HTTP/1.1 connection without a request. */
 #define CONN_HTTP1_IDLE_NS (75 * RP_NS_PER_S)
@@ -97,13 +97,26 @@ static void conn_on_client_ping(struct rp_grpc_conn *conn)
 	grpc_conn_finish(conn);
 }
 
+static void conn_arm_keepalive(struct rp_grpc_conn *conn)
+{
+	uint64_t interval = conn->server->config.ping_interval_ns;
+
+	if (interval > 0)
+		rp_loop_timer_at(conn->h2.loop, &conn->timer, conn->h2.heard_ns + interval);
+	else
+		rp_loop_timer_cancel(&conn->timer);
+}
+
 static void conn_on_ping(struct rp_grpc_conn *conn, bool ack)
 {
 	if (!ack) {
 		conn_on_client_ping(conn);
 		return;
 	}
-	conn->ping_sent_ns = 0;
+	if (conn->ping_sent_ns != 0) {
+		conn->ping_sent_ns = 0;
+		conn_arm_keepalive(conn);
+	}
 	if (!conn->server->draining || conn->going)
 		return;
 	/* The client has seen the first GOAWAY: what it sent before is here. */
@@ -189,16 +202,6 @@ static int conn_session_new(struct rp_grpc_conn *conn)
 	nghttp2_session_callbacks_del(callbacks);
 	nghttp2_option_del(option);
 	return error != 0 ? -ENOMEM : 0;
-}
-
-static void conn_arm_keepalive(struct rp_grpc_conn *conn)
-{
-	uint64_t interval = conn->server->config.ping_interval_ns;
-
-	if (interval > 0)
-		rp_loop_timer_at(conn->h2.loop, &conn->timer, conn->h2.heard_ns + interval);
-	else
-		rp_loop_timer_cancel(&conn->timer);
 }
 
 static void conn_open_h2(struct rp_grpc_conn *conn)
@@ -413,7 +416,8 @@ int grpc_conn_new(struct rp_grpc_server *server, int fd, const struct grpc_addr 
 	struct grpc_listener *listener, struct rp_tls_config *tls)
 {
 	struct rp_grpc_conn *conn = calloc(1, sizeof(*conn));
-	struct rp_tls_session *session = tls ? rp_tls_session_new(tls, NULL) : NULL;
+	struct rp_tls_session *session =
+		tls ? rp_tls_session_new(tls, NULL, (struct rp_span){0}) : NULL;
 	int error, one = 1;
 
 	if (!conn || (tls && !session)) {

@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include <base/units.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 #define GZIP_WINDOW_BITS (15 + 16) /* a gzip header is asked for */
 

@@ -5,7 +5,7 @@
 
 #include <base/assert.h>
 #include <base/units.h>
-#include <grpc/h2_priv.h>
+#include "h2_priv.h"
 
 /* A frame that nghttp2 hands out at once: 16 KiB and its header. */
 #define H2_CHUNK_BYTES ((16u << 10) + 64)
@@ -74,6 +74,13 @@ size_t grpc_h2_queued_bytes(const struct grpc_h2 *h2)
 	return h2->out_bytes + (h2->wire.watch.fd >= 0 ? grpc_wire_left_bytes(&h2->wire) : 0);
 }
 
+void grpc_h2_leave(struct grpc_h2 *h2)
+{
+	RP_ASSERT(h2->busy > 0);
+	if (--h2->busy == 0 && h2->orphan)
+		h2->ops->orphaned(h2);
+}
+
 /* Output. */
 
 /* Messages whose last byte is in what was just collected end there. */
@@ -96,6 +103,7 @@ static void h2_report_written(struct grpc_h2 *h2)
 
 		if (m->mark > h2->wire.plain_sent)
 			return;
+		rp_list_unlink(&m->node);
 		grpc_msg_free(m);
 		s->unwritten--;
 		h2->ops->written(s, cookie);
@@ -205,9 +213,8 @@ static void h2_check_end(struct grpc_h2 *h2)
 	h2->ops->linger(h2);
 }
 
-static void h2_flush_task(void *ctx)
+static void h2_flush(struct grpc_h2 *h2)
 {
-	struct grpc_h2 *h2 = ctx;
 	int error = 0;
 
 	if (h2->dead)
@@ -231,6 +238,15 @@ static void h2_flush_task(void *ctx)
 	}
 	h2_tell_room(h2);
 	h2_check_end(h2);
+}
+
+static void h2_flush_task(void *ctx)
+{
+	struct grpc_h2 *h2 = ctx;
+
+	grpc_h2_enter(h2);
+	h2_flush(h2);
+	grpc_h2_leave(h2);
 }
 
 /* Input. */
@@ -257,7 +273,8 @@ static void h2_pump(struct grpc_h2 *h2)
 	for (int i = 0; i < GRPC_READS_MAX; i++) {
 		ssize_t n = grpc_wire_read(&h2->wire, buf, sizeof(buf));
 
-		if (h2->wire.tls && rp_tls_pending(h2->wire.tls).length > 0)
+		/* A handshake goes on, or has ended and lets the session's frames out. */
+		if (h2->wire.tls)
 			grpc_h2_post_flush(h2);
 		if (n == -EAGAIN)
 			return;
@@ -293,14 +310,14 @@ static void h2_read_task(void *ctx)
 {
 	struct grpc_h2 *h2 = ctx;
 
+	grpc_h2_enter(h2);
 	if (!h2->dead && !h2->wire.no_input)
 		h2_pump(h2);
+	grpc_h2_leave(h2);
 }
 
-void grpc_h2_on_events(void *ctx, uint32_t events)
+static void h2_on_events(struct grpc_h2 *h2, uint32_t events)
 {
-	struct grpc_h2 *h2 = ctx;
-
 	if (h2->dead)
 		return;
 	if (events & EPOLLOUT) {
@@ -318,6 +335,15 @@ void grpc_h2_on_events(void *ctx, uint32_t events)
 		h2_pump(h2);
 }
 
+void grpc_h2_on_events(void *ctx, uint32_t events)
+{
+	struct grpc_h2 *h2 = ctx;
+
+	grpc_h2_enter(h2);
+	h2_on_events(h2, events);
+	grpc_h2_leave(h2);
+}
+
 /* nghttp2's events that mean the same on both sides. */
 
 static int h2_on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id,
@@ -329,7 +355,7 @@ static int h2_on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id,
 		grpc_stream_input(s, data, length);
 	else
 		(void)nghttp2_session_consume(session, id, length);
-	return 0;
+	return ((struct grpc_h2 *)user)->dead ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 static int h2_on_stream_close(nghttp2_session *session, int32_t id, uint32_t error_code, void *user)

@@ -13,7 +13,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <base/list.h>
-#include <grpc/wire_priv.h>
+#include "wire_priv.h"
 
 #define GRPC_PREFIX_BYTES 5u
 /* What one turn hands to the kernel at most in one write, and the most one connection gets a turn.
@@ -100,6 +100,8 @@ struct grpc_h2_ops {
 	/** Once; the owner tears down later, not within. `error`: -errno of the wire, 0 for an end.
 	 */
 	void (*lost)(struct grpc_h2 *h2, int error, const char *reason);
+	/** The outermost function of the connection returns, and orphan is set. */
+	void (*orphaned)(struct grpc_h2 *h2);
 	/** Whether the owner can hold `more` further bytes of incoming messages. */
 	bool (*admit)(struct grpc_h2 *h2, size_t more);
 };
@@ -120,6 +122,8 @@ struct grpc_h2 {
 	int32_t window_seen; /* the largest window the peer gave the connection */
 	uint64_t heard_ns;
 	uint64_t messages_in, messages_out;
+	unsigned busy;	/* functions of the connection on the stack */
+	bool orphan;	/* the owner waits for them to return */
 	bool dead;	/* lost was called */
 	bool closing;	/* lost once all is written */
 	bool lingering; /* all is written: input is read and dropped until the peer's end */
@@ -133,6 +137,12 @@ void grpc_h2_set_callbacks(nghttp2_session_callbacks *callbacks);
 /** SETTINGS and the connection's window. 0 or a negative nghttp2 error. */
 int grpc_h2_submit_settings(struct grpc_h2 *h2, const nghttp2_settings_entry *entries, size_t count,
 	uint32_t conn_window_bytes);
+/** Around whatever may call back; leave comes last, the connection may be gone after it. */
+static inline void grpc_h2_enter(struct grpc_h2 *h2)
+{
+	h2->busy++;
+}
+void grpc_h2_leave(struct grpc_h2 *h2);
 /** Wire events: give it to rp_loop_fd. */
 void grpc_h2_on_events(void *ctx, uint32_t events);
 /** Feeds bytes to the session. */

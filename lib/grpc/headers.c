@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include <base/units.h>
-#include <grpc/headers_priv.h>
+#include "headers_priv.h"
 
 #define HEADERS_OVERHEAD_BYTES 32u
 

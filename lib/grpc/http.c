@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 #define HTTP_HEADERS_MAX 8
 

@@ -13,7 +13,7 @@
 #include <strings.h>
 
 #include <base/assert.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 /* Input read ahead of the request in work. */
 #define HTTP1_AHEAD_BYTES (64u << 10)

@@ -10,7 +10,7 @@
 
 #include <base/assert.h>
 #include <base/log.h>
-#include <grpc/server_priv.h>
+#include "server_priv.h"
 
 #define SERVER_BACKLOG 1024
 #define SERVER_ACCEPTS_MAX 64

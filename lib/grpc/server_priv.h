@@ -7,9 +7,9 @@
  */
 
 #include <base/list.h>
-#include <grpc/addr_priv.h>
-#include <grpc/h2_priv.h>
-#include <grpc/headers_priv.h>
+#include "addr_priv.h"
+#include "h2_priv.h"
+#include "headers_priv.h"
 #include <grpc/http.h>
 #include <grpc/server.h>
 

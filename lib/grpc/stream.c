@@ -5,7 +5,7 @@
 
 #include <base/assert.h>
 #include <base/units.h>
-#include <grpc/h2_priv.h>
+#include "h2_priv.h"
 
 static void stream_resume_task(void *ctx);
 
@@ -464,9 +464,8 @@ void grpc_stream_resume(struct grpc_stream *s)
 	rp_loop_task_post(s->h2->loop, &s->resume_task);
 }
 
-static void stream_resume_task(void *ctx)
+static void stream_continue(struct grpc_stream *s)
 {
-	struct grpc_stream *s = ctx;
 	struct grpc_h2 *h2 = s->h2;
 	size_t have = s->held_tail - s->held_head, used;
 
@@ -492,4 +491,14 @@ static void stream_resume_task(void *ctx)
 	if (s->in_eof && !s->paused && s->held_tail == s->held_head)
 		stream_finish_input(s);
 	grpc_h2_post_flush(h2);
+}
+
+static void stream_resume_task(void *ctx)
+{
+	struct grpc_stream *s = ctx;
+	struct grpc_h2 *h2 = s->h2;
+
+	grpc_h2_enter(h2);
+	stream_continue(s);
+	grpc_h2_leave(h2);
 }

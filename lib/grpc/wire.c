@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <grpc/wire_priv.h>
+#include "wire_priv.h"
 
 int grpc_wire_open(struct grpc_wire *w, struct rp_loop *loop, int fd, uint32_t events,
 	struct rp_tls_session *tls, rp_loop_fd_fn fn, void *ctx)

@@ -7,7 +7,7 @@
 
 #include <base/assert.h>
 #include <base/bytes.h>
-#include <tls/tls_priv.h>
+#include "tls_priv.h"
 
 /* What RFC 9113 leaves of TLS 1.2: ephemeral key exchange with an AEAD. */
 static const int config_suites[] = {

@@ -3,12 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <arpa/inet.h>
 #include <mbedtls/asn1.h>
 #include <mbedtls/error.h>
 #include <mbedtls/oid.h>
 
-#include <tls/tls_priv.h>
+#include "tls_priv.h"
 
 #define SESSION_CN_BYTES 256
 /* Output space kept between flushes. */
@@ -64,20 +63,18 @@ static int session_bio_recv(void *ctx, unsigned char *out, size_t size)
 }
 
 /* A name is verified, and sent as SNI, by mbedtls; an address we compare ourselves. */
-static int session_set_peer(struct rp_tls_session *s, const char *name)
+static int session_set_peer(struct rp_tls_session *s, const char *name, struct rp_span address)
 {
-	if (!name)
-		return 0;
-	if (inet_pton(AF_INET, name, s->address) == 1)
-		s->address_length = 4;
-	else if (inet_pton(AF_INET6, name, s->address) == 1)
-		s->address_length = 16;
-	else
-		return mbedtls_ssl_set_hostname(&s->ssl, name);
-	return 0;
+	if (address.length > sizeof(s->address))
+		return -EINVAL;
+	if (address.length > 0)
+		memcpy(s->address, address.data, address.length);
+	s->address_length = address.length;
+	return name ? mbedtls_ssl_set_hostname(&s->ssl, name) : 0;
 }
 
-struct rp_tls_session *rp_tls_session_new(struct rp_tls_config *config, const char *server_name)
+struct rp_tls_session *rp_tls_session_new(
+	struct rp_tls_config *config, const char *server_name, struct rp_span server_address)
 {
 	struct rp_tls_session *s = calloc(1, sizeof(*s));
 
@@ -86,7 +83,7 @@ struct rp_tls_session *rp_tls_session_new(struct rp_tls_config *config, const ch
 	s->config = rp_tls_config_ref(config);
 	mbedtls_ssl_init(&s->ssl);
 	if (mbedtls_ssl_setup(&s->ssl, &config->ssl) != 0 ||
-		(!config->server && session_set_peer(s, server_name) != 0)) {
+		(!config->server && session_set_peer(s, server_name, server_address) != 0)) {
 		rp_tls_session_destroy(s);
 		errno = ENOMEM;
 		return NULL;
@@ -115,7 +112,8 @@ size_t rp_tls_feed(struct rp_tls_session *s, const void *data, size_t length)
 		s->in_head = 0;
 	}
 	n = RP_MIN(length, sizeof(s->in) - s->in_tail);
-	memcpy(s->in + s->in_tail, data, n);
+	if (n > 0)
+		memcpy(s->in + s->in_tail, data, n);
 	s->in_tail += n;
 	return n;
 }

@@ -59,10 +59,12 @@ struct rp_tls_config *rp_tls_config_ref(struct rp_tls_config *config);
 void rp_tls_config_unref(struct rp_tls_config *config);
 
 /**
- * Takes a reference to `config`. `server_name`: client only, the name or address that the
- * certificate must carry, also sent as SNI unless it is an address. NULL and errno.
+ * Takes a reference to `config`. For a client, what the peer's certificate must carry:
+ * `server_name`, a DNS name that is also sent as SNI, or NULL; `server_address`, 4 or 16 bytes of
+ * an IP address, or empty. NULL and errno.
  */
-struct rp_tls_session *rp_tls_session_new(struct rp_tls_config *config, const char *server_name);
+struct rp_tls_session *rp_tls_session_new(
+	struct rp_tls_config *config, const char *server_name, struct rp_span server_address);
 void rp_tls_session_destroy(struct rp_tls_session *session);
 
 /** Copies ciphertext in; returns how much was taken (less when the buffer is full: read first). */
