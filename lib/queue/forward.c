@@ -234,10 +234,9 @@ void forward_took(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 }
 
 void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload,
-	enum rp_qstatus status, uint64_t now_ns)
+	enum rp_qstatus status, bool elsewhere, uint64_t now_ns)
 {
 	struct queue *q = m->q;
-	uint64_t node = m->target;
 
 	if (status == RP_Q_OK || status == RP_Q_DUPLICATE) {
 		rte_pktmbuf_free(payload);
@@ -254,7 +253,7 @@ void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *p
 	unsent_return(qs, m, payload);
 	m->repeat = false;
 	m->target = 0;
-	if (status == RP_Q_MOVED && q->dispatcher != node)
+	if (status == RP_Q_MOVED && elsewhere)
 		queue_work(qs, q);
 	else
 		queue_later(qs, q, now_ns);

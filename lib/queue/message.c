@@ -116,9 +116,8 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 	if (!q->own && (!q->dispatcher || is_self(qs, q->dispatcher)))
 		queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns);
 	c = q->own ? consumer_get(qs, q, m->uuid) : consumer_find(qs, q, m->uuid);
-	/* One that is here by now is not there any more. */
-	if (c && !c->host && m->token)
-		settle_resume(qs, q, c, from, m->token, m->mod_revision, now_ns);
+	if (c && m->token)
+		settle_said(qs, c, from, m->token, m->mod_revision, now_ns);
 	if (c)
 		consumer_tidy(qs, c);
 	if (is_elsewhere(qs, q, from, m))
@@ -235,7 +234,9 @@ void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qm
 	if (status == RP_Q_MOVED)
 		queue_learn(qs, msg->q, epoch, dispatcher, now_ns);
 	if (m->type == RP_QMSG_FORWARD) {
-		forward_refused(qs, msg, m->payload, status, now_ns);
+		bool elsewhere = m->epoch != msg->q->epoch || m->dispatcher != msg->q->dispatcher;
+
+		forward_refused(qs, msg, m->payload, status, elsewhere, now_ns);
 		return;
 	}
 	rte_pktmbuf_free(m->payload);

@@ -101,6 +101,8 @@ struct consumer {
 	uint64_t node;	      /**< where it is, as it said itself; 0 = nowhere yet */
 	uint64_t life;	      /**< as it said itself; 0 = not there */
 	uint64_t record_node; /**< as its record says; 0 = no record seen */
+	/* A word of another node that it is there, which its record has not confirmed yet. */
+	uint64_t said_node, said_life, said_revision;
 	uint64_t pause_until_ns;
 	uint64_t max_bytes;
 	uint8_t *match; /**< blob */
@@ -374,6 +376,14 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	uint64_t from, uint64_t now_ns);
 void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
 	uint64_t life, uint64_t start_revision, uint64_t now_ns);
+/**
+ * A node says that the consumer is there. It counts at once when it is newer than what is known,
+ * and else when the consumer's record says the same.
+ */
+void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
+	uint64_t start_revision, uint64_t now_ns);
+/** The record of the consumer names that node now. */
+void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t now_ns);
 /** The consumer has left, if that was its life. */
 void settle_leave(
 	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns);
@@ -393,8 +403,9 @@ bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);
 void forward_took(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** `elsewhere`: another dispatcher or epoch is known by now than when it was sent. */
 void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload,
-	enum rp_qstatus status, uint64_t now_ns);
+	enum rp_qstatus status, bool elsewhere, uint64_t now_ns);
 void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, bool repeat,
 	uint64_t now_ns);
 void producer_free(struct rp_queues *qs, struct producer *p);

@@ -213,7 +213,8 @@ static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint6
 		return;
 	c->record_node = 0;
 	if (c->host) {
-		qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REMOVED);
+		if (c->host->open)
+			qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REMOVED);
 		host_leave(qs, c->host, now_ns);
 		return;
 	}
@@ -249,14 +250,7 @@ int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 	c = q ? consumer_get(qs, q, uuid) : NULL;
 	if (!c || consumer_set_fields(qs, c, &r) < 0)
 		return -ENOSPC;
-	if (c->host && !is_self(qs, r.node) && is_self(qs, c->record_node)) {
-		/* Its record here was seen, so the other one is newer: it has moved. */
-		qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REPLACED);
-		host_free(qs, c->host);
-		consumer_place(qs, c, r.node, 0);
-	}
-	if (!c->host || is_self(qs, r.node))
-		c->record_node = r.node;
+	settle_recorded(qs, c, r.node, now_ns);
 	consumer_update(qs, c);
 	queue_work(qs, q);
 	return 0;

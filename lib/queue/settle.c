@@ -262,6 +262,46 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 	queue_work(qs, q);
 }
 
+static void consumer_replace(struct rp_queues *qs, struct consumer *c)
+{
+	if (c->host->open)
+		qs->ops.consumer_ended(qs->ctx, c->host->handle, RP_QUEUE_END_REPLACED);
+	host_free(qs, c->host);
+}
+
+void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
+	uint64_t start_revision, uint64_t now_ns)
+{
+	uint64_t known = c->host ? c->host->life : c->life;
+	bool gone = c->host ? !c->host->open : !c->life || c->away;
+
+	if (node != c->node && !gone && life < known && c->record_node != node) {
+		c->said_node = node;
+		c->said_life = life;
+		c->said_revision = start_revision;
+		return;
+	}
+	c->said_node = 0;
+	if (c->host)
+		consumer_replace(qs, c);
+	settle_resume(qs, c->q, c, node, life, start_revision, now_ns);
+}
+
+void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t now_ns)
+{
+	if (c->host && !is_self(qs, node) && is_self(qs, c->record_node)) {
+		/* Its record here was seen, so the other one is newer: it has moved. */
+		consumer_replace(qs, c);
+		consumer_place(qs, c, node, 0);
+	}
+	if (!c->host || is_self(qs, node))
+		c->record_node = node;
+	if (!c->host && c->said_node && c->said_node == node) {
+		c->said_node = 0;
+		settle_resume(qs, c->q, c, node, c->said_life, c->said_revision, now_ns);
+	}
+}
+
 void settle_leave(
 	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns)
 {
