@@ -41,6 +41,7 @@ struct arguments {
 static struct {
 	bool started, stopped;
 	char runtime_dir[256];
+	struct arguments arguments; /* EAL may look at the texts until it is cleaned up */
 } state;
 
 void rp_eal_config_init(struct rp_eal_config *config)
@@ -81,7 +82,6 @@ __attribute__((format(printf, 2, 3))) static void add(struct arguments *a, const
 	va_end(args);
 }
 
-/* EAL permutes and keeps what it gets, so the strings stay until the process ends. */
 static void drop(struct arguments *a)
 {
 	for (int i = 0; i < a->count; i++)
@@ -299,6 +299,8 @@ int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_ou
 	ignore_sigpipe();
 	mark = port_log_mark();
 	state.started = true;
+	/* EAL permutes the array and overwrites an entry: it gets a copy. */
+	state.arguments = a;
 	if (rte_eal_init(a.count, a.value) < 0) {
 		rc = rte_errno > 0 ? -rte_errno : -EIO;
 		port_log_since(mark, reason, sizeof(reason));
@@ -316,9 +318,11 @@ void rp_eal_stop(void)
 	if (!state.started || state.stopped)
 		return;
 	state.stopped = true;
+	park_intr_end();
 	rte_eal_cleanup();
 	port_log_close();
 	remove_runtime_dir(state.runtime_dir);
+	drop(&state.arguments);
 }
 
 uint64_t rp_pool_bytes(uint32_t count, uint16_t data_room, uint16_t priv_size)

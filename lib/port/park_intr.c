@@ -8,9 +8,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include <rte_alarm.h>
 #include <rte_interrupts.h>
 
 #include <base/list.h>
@@ -23,6 +26,8 @@
 /** How long an unregistration waits for a cancelled callback to leave, in steps. */
 #define CANCEL_STEPS 20000
 #define CANCEL_STEP_NS 50000
+/** How long the end of EAL's interrupt thread is waited for. */
+#define END_WAIT_S 2
 
 struct registration {
 	struct rp_list node; /* under table_lock */
@@ -30,7 +35,10 @@ struct registration {
 	rte_intr_callback_fn callback;
 	void *arg;
 	rte_intr_unregister_callback_fn on_unregister;
-	bool cancelled; /* under the gate's lock */
+	bool cancelled;				     /* under the gate's lock */
+	const struct rte_intr_handle *cancel_handle; /* set before `cancelled` */
+	bool cancel_pending;			     /* the interrupt thread's own */
+	atomic_bool gone;			     /* EAL has forgotten it after a cancellation */
 };
 
 typedef int (*register_fn)(const struct rte_intr_handle *, rte_intr_callback_fn, void *);
@@ -46,6 +54,10 @@ static pthread_once_t bind_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rp_list table = {&table, &table};
 static _Thread_local const struct registration *running;
+static _Thread_local bool
+	ending; /* this thread, EAL's interrupt thread, ends after this callback */
+static sem_t ended_event;
+static atomic_bool ended; /* there is no interrupt thread any more */
 
 static void bind_to_eal(void)
 {
@@ -61,13 +73,32 @@ int park_intr_bind(void)
 	return eal.add && eal.remove && eal.remove_sync && eal.remove_pending ? 0 : -ENOSYS;
 }
 
+static void call_parked(void *arg);
+
+static void cancelled_for_good(struct rte_intr_handle *handle, void *arg)
+{
+	struct registration *r = arg;
+
+	atomic_store_explicit(&r->gone, true, memory_order_release);
+}
+
+/* The descriptor may stay readable: EAL forgets the callback as soon as it returns. */
+static void leave_cancelled(struct registration *r)
+{
+	if (r->cancel_pending)
+		return;
+	r->cancel_pending =
+		eal.remove_pending(r->cancel_handle, call_parked, r, cancelled_for_good) > 0;
+	park_count_cancelled();
+}
+
 static void call_parked(void *arg)
 {
 	struct registration *r = arg;
 	const struct registration *outer = running;
 
 	if (!park_gate_take(&r->cancelled)) {
-		park_count_cancelled();
+		leave_cancelled(r);
 		return;
 	}
 	rp_park_all();
@@ -77,6 +108,28 @@ static void call_parked(void *arg)
 	running = outer;
 	rp_park_release();
 	park_gate_leave();
+	if (ending) {
+		atomic_store(&ended, true);
+		sem_post(&ended_event);
+		pthread_exit(NULL);
+	}
+}
+
+static void end_this_thread(void *arg)
+{
+	ending = true;
+}
+
+void park_intr_end(void)
+{
+	struct timespec until;
+
+	if (sem_init(&ended_event, 0, 0) < 0 || rte_eal_alarm_set(1, end_this_thread, NULL) < 0)
+		return;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += END_WAIT_S;
+	while (sem_timedwait(&ended_event, &until) < 0 && errno == EINTR)
+		;
 }
 
 static void forget(struct registration *r)
@@ -88,14 +141,13 @@ static void forget(struct registration *r)
 	free(r);
 }
 
-static void unregistered_parked(struct rte_intr_handle *handle, void *arg)
+/* EAL holds its interrupt lock here, so this must not wait for the gate, nor need it. */
+static void unregistered(struct rte_intr_handle *handle, void *arg)
 {
 	struct registration *r = arg;
 
-	rp_park_all();
 	if (r->on_unregister)
 		r->on_unregister(handle, r->arg);
-	rp_park_release();
 	forget(r);
 }
 
@@ -152,14 +204,18 @@ static int remove_waiting(const struct rte_intr_handle *handle, struct registrat
 {
 	int rc = -EAGAIN;
 
+	r->cancel_handle = handle;
 	park_cancel(&r->cancelled);
 	for (unsigned i = 0; i < CANCEL_STEPS && rc == -EAGAIN; i++) {
 		struct timespec ts = {.tv_nsec = CANCEL_STEP_NS};
 
 		nanosleep(&ts, NULL);
+		if (atomic_load_explicit(&r->gone, memory_order_acquire))
+			return 1;
+		/* It may have been leaving already, and then it does not look at the flag. */
 		rc = eal.remove(handle, call_parked, r);
 	}
-	return rc;
+	return rc == -ENOENT && atomic_load_explicit(&r->gone, memory_order_acquire) ? 1 : rc;
 }
 
 int rte_intr_callback_unregister(
@@ -175,6 +231,9 @@ int rte_intr_callback_unregister(
 	fd = rte_intr_fd_get(handle);
 	while ((r = find(fd, cb, cb_arg)) != NULL) {
 		rc = eal.remove(handle, call_parked, r);
+		/* The source in whose callback the thread ended looks busy for ever. */
+		if (rc == -EAGAIN && atomic_load(&ended))
+			rc = 1;
 		if (rc == -EAGAIN && park_gate_is_mine() && running == NULL)
 			rc = remove_waiting(handle, r);
 		/* EAL has forgotten the source already when its descriptor was closed. */
@@ -213,5 +272,5 @@ int rte_intr_callback_unregister_pending(const struct rte_intr_handle *handle,
 	if (!r)
 		return eal.remove_pending(handle, cb, cb_arg, on_unregister);
 	r->on_unregister = on_unregister;
-	return eal.remove_pending(handle, call_parked, r, unregistered_parked);
+	return eal.remove_pending(handle, call_parked, r, unregistered);
 }

@@ -26,6 +26,11 @@ void port_log_close(void);
 
 /** Binds the wrapped rte_intr_* functions to EAL's own. 0 or -ENOSYS. */
 int park_intr_bind(void);
+/**
+ * Ends EAL's interrupt thread, when no port is left. EAL itself lets it run on while it unmaps the
+ * memory that the thread looks at, and the process dies of it now and then.
+ */
+void park_intr_end(void);
 
 /**
  * The gate: who changes a device, or runs a callback of a PMD, has it alone. It does not park;
