@@ -13,8 +13,7 @@ void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 		c->rttvar_ns = (3 * c->rttvar_ns + delta_ns) / 4;
 		c->srtt_ns = RP_MAX((7 * c->srtt_ns + rtt_ns) / 8, 1u);
 	}
-	/* RFC 6298 2.3; the floor is applied where the timer is set, since it may change. */
-	c->rto_ns = c->srtt_ns + RP_MAX(WHEEL_TICK_NS, 4 * c->rttvar_ns);
+	c->rto_ns = c->srtt_ns + 4 * c->rttvar_ns;
 }
 
 void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)

@@ -131,7 +131,12 @@ static void input_unacceptable(struct tcp_conn *c, const struct tcp_segment_in *
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
-	s->counters->drop_window++;
+	bool old = in->length > 0 && rp_seq_leq(in->seq + in->length, c->rcv_nxt);
+
+	if (old)
+		s->counters->drop_duplicate++;
+	else
+		s->counters->drop_window++;
 	if (in->flags & TCP_RST)
 		return;
 	if (c->state == TCPS_SYN_RCVD && in->flags & TCP_SYN && in->seq == c->irs) {
@@ -144,11 +149,8 @@ static void input_unacceptable(struct tcp_conn *c, const struct tcp_segment_in *
 	}
 	if (in->length > 0 || in->flags & TCP_FIN) {
 		/* Old data, most likely, since our ACK was lost. */
-		if (c->flags & TCPF_SACK && in->length > 0 && rp_seq_lt(in->seq, c->rcv_nxt) &&
-			rp_seq_leq(in->seq + in->length, c->rcv_nxt) && !(c->flags & TCPF_DSACK)) {
-			c->flags |= TCPF_DSACK;
-			c->dsack = (struct tcp_range){in->seq, in->seq + in->length};
-		}
+		if (old)
+			tcp_note_duplicate(c, in->seq, in->seq + in->length, now_ns);
 		c->flags |= TCPF_ACK_NOW;
 		return;
 	}

@@ -70,7 +70,11 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 		return 0;
 	if (c->rtt_min_ns == RP_NEVER)
 		return 0;
-	return RP_MIN(c->rtt_min_ns / 4 * c->reo_mult, RP_MAX(c->srtt_ns, TCP_REO_CAP_NS));
+	/* RFC 8985 6.2 step 4; its steps would take long to matter where a round trip is
+	 * microseconds. */
+	return RP_MIN(
+		c->rtt_min_ns / 4 + (c->reo_mult - 1) * RP_MAX(c->rtt_min_ns / 4, TCP_REO_STEP_NS),
+		RP_MAX(c->srtt_ns, TCP_REO_CAP_NS));
 }
 
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)

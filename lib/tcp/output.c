@@ -154,6 +154,9 @@ static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		n->tx_bytes += t->length;
 	} else {
 		if (t->flags & TSEG_LOST) {
+			/* The first one waits for its acknowledgement anew. */
+			if (t->seq == c->snd_una)
+				c->rto_start_ns = now_ns;
 			t->flags &= ~TSEG_LOST;
 			c->lost_bytes -= span;
 			c->pipe += span;

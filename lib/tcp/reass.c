@@ -160,7 +160,7 @@ static void ooo_drain(struct tcp_conn *c)
 	}
 }
 
-static void data_dsack(struct tcp_conn *c, uint32_t start, uint32_t end, uint64_t now_ns)
+void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64_t now_ns)
 {
 	if (!(c->flags & TCPF_SACK) || start == end)
 		return;
@@ -187,7 +187,7 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 	c->rcv_mss = (uint16_t)RP_MIN(RP_MAX((uint32_t)c->rcv_mss, length), (uint32_t)s->mss);
 	if (rp_seq_lt(start, c->rcv_nxt)) {
 		skip = RP_MIN(c->rcv_nxt - start, length);
-		data_dsack(c, start, start + skip, now_ns);
+		tcp_note_duplicate(c, start, start + skip, now_ns);
 		c->flags |= TCPF_ACK_NOW;
 	}
 	m = tcp_mbuf_cut(m, in->header_bytes + skip, length - skip);

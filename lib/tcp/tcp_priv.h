@@ -324,6 +324,7 @@ struct rp_tcp_stack {
 #define TCP_RTO_INITIAL_NS (1 * RP_NS_PER_S)	    /* RFC 6298 2.1 */
 #define TCP_RTO_SYN_LOST_NS (3 * RP_NS_PER_S)	    /* RFC 6298 5.7 */
 #define TCP_PTO_MIN_NS (500 * RP_NS_PER_US)	    /* a peer's loop may pause that long */
+#define TCP_REO_STEP_NS (8 * RP_NS_PER_US)	    /* reorder window: grows by no less */
 #define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)	    /* reorder window: no less is its bound */
 #define TCP_PAWS_IDLE_NS (24 * 86400 * RP_NS_PER_S) /* RFC 7323 5.5 */
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
@@ -521,6 +522,8 @@ const char *tcp_timer_name(unsigned timer);
 
 /** Payload of an acceptable segment, in or out of order. Takes in->m. */
 void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns);
+/** Bytes [start, end) came again: to be reported by D-SACK (RFC 2883). */
+void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64_t now_ns);
 /** The blocks to report, most recent first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(const struct tcp_conn *c, struct tcp_range *out, unsigned max);
 void tcp_ooo_free(struct tcp_conn *c);

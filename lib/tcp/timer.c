@@ -17,7 +17,11 @@ const char *tcp_timer_name(unsigned timer)
 uint64_t tcp_rto_now(const struct tcp_conn *c)
 {
 	uint64_t max_ns = tcp_stack_of(c)->config.rto_max_ns;
-	uint64_t rto_ns = RP_MAX(c->rto_ns, c->rto_min_ns);
+	/*
+	 * RFC 6298 2.3, with the floor in the place of its G: a path of constant delay has no
+	 * variance, and the peer may still acknowledge late. So the floor holds for any round trip.
+	 */
+	uint64_t rto_ns = RP_MAX(c->rto_ns, c->srtt_ns + RP_MAX(c->rto_min_ns, WHEEL_TICK_NS));
 
 	return RP_MIN(rto_ns << RP_MIN(c->backoff, 20), RP_MAX(max_ns, rto_ns));
 }

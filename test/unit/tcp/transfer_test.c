@@ -66,10 +66,49 @@ static void clean_bulk(void **state)
 	}
 }
 
+static const double losses[] = {0.01, 0.05};
+
+static void lossy_bulk(void **state)
+{
+	static const uint64_t rtts[] = {5000, 50000, RP_NS_PER_MS, 50 * RP_NS_PER_MS};
+
+	for (unsigned k = 0; k < RP_ARRAY_SIZE(losses); k++)
+		for (unsigned i = 0; i < RP_ARRAY_SIZE(rtts); i++) {
+			struct sim_config c = {.seed = base_seed,
+				.rtt_ns = rtts[i],
+				.byte_ps = 800,
+				.impair = {.drop = losses[k]}};
+			double g = transfer(&c, 4 << 20, 2 << 20);
+
+			printf("loss %.2f rtt %llu us: %.4f Gbit/s\n", losses[k],
+				(unsigned long long)rtts[i] / 1000, g);
+		}
+}
+
+static void reordered_bulk(void **state)
+{
+	static const uint64_t rtts[] = {5000, 50000, RP_NS_PER_MS, 50 * RP_NS_PER_MS};
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(rtts); i++) {
+		struct sim_config c = {.seed = base_seed,
+			.rtt_ns = rtts[i],
+			.byte_ps = 800,
+			.impair = {.drop = 0.01,
+				.duplicate = 0.02,
+				.reorder = 0.1,
+				.reorder_ns = 50 * RP_NS_PER_US}};
+		double g = transfer(&c, 4 << 20, 2 << 20);
+
+		printf("reorder rtt %llu us: %.4f Gbit/s\n", (unsigned long long)rtts[i] / 1000, g);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clean_bulk),
+		cmocka_unit_test(lossy_bulk),
+		cmocka_unit_test(reordered_bulk),
 	};
 
 	if (argc > 1)
