@@ -21,6 +21,9 @@ void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
 	if (!(rp_seq_lt(c->snd_wl1, in->seq) ||
 		    (c->snd_wl1 == in->seq && rp_seq_leq(c->snd_wl2, in->ack))))
 		return;
+	/* The time for which it was closed is no standstill, unless the owner counts it as one. */
+	if (c->snd_wnd == 0 && in->window > 0 && !(c->flags & TCPF_OPTION_TIMEOUT))
+		c->progress_ns = c->heard_ns;
 	c->snd_wnd = (uint32_t)in->window << (in->flags & TCP_SYN ? 0 : c->snd_shift);
 	c->snd_wnd_max = RP_MAX(c->snd_wnd_max, c->snd_wnd);
 	c->snd_wl1 = in->seq;

@@ -161,6 +161,7 @@ static void leave_recovery(struct tcp_conn *c)
 static void try_undo(struct tcp_conn *c)
 {
 	c->flags &= ~TCPF_UNDO;
+	c->flags |= TCPF_REORDERING; /* what else, if nothing was lost */
 	tcp_stack_of(c)->counters->undo++;
 	c->stat_undo++;
 	c->cwnd = RP_MAX(c->cwnd, c->undo_cwnd);

@@ -160,6 +160,24 @@ static void ooo_drain(struct tcp_conn *c)
 	}
 }
 
+/*
+ * The part of an in-order segment that lies before the first range; what reaches beyond is put
+ * between the ranges, since their bytes came first.
+ */
+static struct rte_mbuf *data_before_ranges(struct tcp_conn *c, uint32_t start, struct rte_mbuf *m)
+{
+	uint32_t front = ooo_of(c->ooo.next)->start - start;
+	struct rte_mbuf *rest;
+
+	if (front >= m->pkt_len)
+		return m;
+	rest = tcp_mbuf_slice(
+		tcp_stack_of(c)->net_config.header_pool, m, front, m->pkt_len - front);
+	if (rest)
+		ooo_add(c, start + front, rest);
+	return tcp_mbuf_cut(m, 0, front);
+}
+
 void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64_t now_ns)
 {
 	if (!(c->flags & TCPF_SACK) || start == end)
@@ -217,10 +235,12 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 			s->counters->drop_ooo_limit++;
 		return;
 	}
-	if (c->ooo_count > 0)
+	if (c->ooo_count > 0) {
 		c->flags |= TCPF_ACK_NOW; /* it fills a gap, or a part of one (RFC 5681 4.2) */
+		m = data_before_ranges(c, start, m);
+	}
+	c->rcv_nxt += m->pkt_len;
 	tcp_chain_append(&c->rx, m);
-	c->rcv_nxt += length;
 	ooo_drain(c);
 	if (c->rcv_nxt - c->last_ack_sent >= 2u * c->rcv_mss)
 		c->flags |= TCPF_ACK_NOW;

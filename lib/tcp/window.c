@@ -10,6 +10,20 @@ static uint32_t window_free(const struct tcp_conn *c)
 	return size > used ? size - used : 0;
 }
 
+/*
+ * Where the edge may be moved to. A scaled window is told in units, and rounding it up with each
+ * acknowledgement, so that it does not seem to move left, moves it right a little each time: a part
+ * of the room is kept for that (RFC 7323 2.4 has the dilemma).
+ */
+static uint32_t window_offer(const struct tcp_conn *c)
+{
+	uint32_t room = window_free(c);
+
+	if (c->rcv_shift > 0)
+		room -= room / 16;
+	return RP_MIN(room, (uint32_t)UINT16_MAX << c->rcv_shift);
+}
+
 /* RFC 9293 3.8.6.2.2: what the edge has to move by before it is moved at all. */
 static uint32_t window_step(const struct tcp_conn *c)
 {
@@ -18,22 +32,19 @@ static uint32_t window_step(const struct tcp_conn *c)
 
 uint16_t tcp_window_select(struct tcp_conn *c, bool syn)
 {
-	uint32_t room = window_free(c), shift = syn ? 0 : c->rcv_shift;
+	uint32_t offer = window_offer(c), shift = syn ? 0 : c->rcv_shift;
 	uint32_t unit = 1u << shift, told = c->rcv_adv - c->rcv_nxt, field;
 
 	if (rp_seq_lt(c->rcv_adv, c->rcv_nxt))
 		told = 0;
-	if (room >= told + window_step(c) || (told == 0 && room >= window_step(c)))
-		field = RP_MIN(room >> shift, UINT16_MAX);
+	if (offer >= told + window_step(c))
+		field = RP_MIN(offer >> shift, UINT16_MAX);
 	else
 		field = 0;
 	if (field << shift <= told) {
-		/*
-		 * The edge stays. It is rounded up to the unit, so that it does not seem to move
-		 * left; not so often, though, that many small segments creep past the buffer.
-		 */
+		/* The edge stays; it is rounded up while the buffer has room for it. */
 		field = (told + unit - 1) >> shift;
-		if (field << shift > room + unit)
+		if (field << shift > window_free(c) + unit)
 			field = told >> shift;
 		field = RP_MIN(field, UINT16_MAX);
 	}
@@ -43,21 +54,22 @@ uint16_t tcp_window_select(struct tcp_conn *c, bool syn)
 
 bool tcp_window_update_due(const struct tcp_conn *c)
 {
-	uint32_t room = window_free(c), told = c->rcv_adv - c->rcv_nxt;
-	uint32_t size = tcp_stack_of(c)->config.receive_buffer_bytes;
-	uint32_t most = (uint32_t)UINT16_MAX << c->rcv_shift, gain;
+	uint32_t offer = window_offer(c), told = c->rcv_adv - c->rcv_nxt;
+	uint32_t most = RP_MIN(
+		tcp_stack_of(c)->config.receive_buffer_bytes, (uint32_t)UINT16_MAX << c->rcv_shift);
+	uint32_t gain;
 
-	if (c->state < TCPS_ESTABLISHED || c->flags & TCPF_FIN_RCVD)
+	/* Before any data came, what the SYN offered will do. */
+	if (c->state < TCPS_ESTABLISHED || c->flags & TCPF_FIN_RCVD || c->rcv_nxt == c->irs + 1)
 		return false;
 	if (rp_seq_lt(c->rcv_adv, c->rcv_nxt))
 		told = 0;
-	room = RP_MIN(room, most);
-	if (room < told + window_step(c))
+	if (offer < told + window_step(c))
 		return false;
-	gain = room - told;
+	gain = offer - told;
 	/*
 	 * While the peer has plenty left, the next acknowledgement is soon enough: an update for
 	 * each segment consumed would undo the delayed acknowledgement.
 	 */
-	return told < RP_MAX(2u * c->mss, size / 8) || gain >= size / 4;
+	return told < RP_MAX(2u * c->mss, most / 8) || gain >= most / 4;
 }

@@ -246,7 +246,7 @@ out:
 	rte_pktmbuf_free(m);
 }
 
-static void host_turn(struct sim *s, unsigned i)
+void sim_turn(struct sim *s, unsigned i)
 {
 	struct sim_host *h = &s->host[i];
 	struct rte_mbuf *burst[SIM_BURST];
@@ -290,8 +290,8 @@ bool sim_step(struct sim *s, uint64_t until_ns)
 	}
 	s->now_ns = RP_MAX(s->now_ns, next);
 	s->steps++;
-	host_turn(s, 0);
-	host_turn(s, 1);
+	sim_turn(s, 0);
+	sim_turn(s, 1);
 	sim_check(s);
 	return true;
 }
@@ -325,7 +325,7 @@ void sim_free(struct sim *s)
 	for (unsigned i = 0; i < 2; i++) {
 		struct rp_tcp_usage u;
 
-		host_turn(s, i);
+		sim_turn(s, i);
 		rp_tcp_usage(s->host[i].stack, &u);
 		SIM_CHECK(s, u.connections == 0);
 		SIM_CHECK(s, u.half_open == 0);

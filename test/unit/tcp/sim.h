@@ -83,6 +83,8 @@ struct sim *sim_new(const struct sim_config *config);
 bool sim_run(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), void *ctx);
 /** One step: to the next event or deadline, at most to `until_ns`. False: it stands there. */
 bool sim_step(struct sim *s, uint64_t until_ns);
+/** One turn of a host's loop, now. */
+void sim_turn(struct sim *s, unsigned host);
 void sim_set_impair(struct sim *s, const struct rp_impair_spec *spec);
 /** Puts a frame into a host as if it came from the wire. */
 void sim_inject(struct sim *s, unsigned to, const void *frame, uint32_t length);
