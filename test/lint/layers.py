@@ -53,6 +53,17 @@ def check_dpdk(path, folder, target, where):
         faults.append(f"{where}: {target}, and only port uses ethdev")
 
 
+def dependencies(folder, seen=None):
+    """Folders whose dep_ stands in a meson.build, with what those bring."""
+    seen = set() if seen is None else seen
+    build = tree.LIB / folder / "meson.build"
+    for other in re.findall(r"\bdep_(\w+)", build.read_text() if build.exists() else ""):
+        if other in table and other != folder and other not in seen:
+            seen.add(other)
+            dependencies(other, seen)
+    return seen
+
+
 for folder in sorted(p.name for p in tree.LIB.iterdir() if p.is_dir()):
     if folder not in table:
         faults.append(f"lib/{folder}: not in docs/layers.md")
@@ -74,6 +85,9 @@ for folder in sorted(p.name for p in tree.LIB.iterdir() if p.is_dir()):
                                   f"(layer {table[other].layer})")
                 if quote == '"':
                     faults.append(f"{where}: another folder is included as <{target}>")
+    if (tree.LIB / folder / "meson.build").exists():
+        for other in sorted(used - {folder} - dependencies(folder)):
+            faults.append(f"lib/{folder}/meson.build: includes {other} and does not name dep_{other}")
 
 for path in tree.files("*.c", "*.h", under=["test", "app"]):
     checked += 1
