@@ -209,6 +209,32 @@ static void test_secret(void **state)
 	unlink("secret");
 }
 
+/* A file that is wrong in every line: the first thousand are told, all are counted. */
+static void test_many_errors(void **state)
+{
+	char *text = NULL, *printed = NULL, *argv[] = {(char *)"ringpostd"};
+	size_t length;
+	FILE *f = open_memstream(&text, &length);
+
+	for (unsigned i = 0; i < 1500; i++)
+		fprintf(f, "wrong%u: 1\n", i);
+	fclose(f);
+	rp_conf_free(&conf);
+	rp_conf_report_free(&report);
+	assert_true(rp_conf_load_text("t", text, length, 1, argv, &conf, &report) < 0);
+	free(text);
+	assert_int_equal(report.errors, 1500);
+	assert_int_equal(report.count, 1000);
+	f = open_memstream(&printed, &length);
+	rp_conf_report_print(&report, f);
+	fclose(f);
+	assert_non_null(strstr(printed, "t:1000:1: error: wrong999: unknown key"));
+	assert_null(strstr(printed, "wrong1000"));
+	/* The warning about the node is among those that are only counted. */
+	assert_non_null(strstr(printed, "and 501 more"));
+	free(printed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +246,7 @@ int main(void)
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_policies),
 		cmocka_unit_test(test_secret),
+		cmocka_unit_test(test_many_errors),
 	};
 
 	return cmocka_run_group_tests(tests, enter_folder, leave_folder);
