@@ -10,6 +10,9 @@
  * anchors and aliases the file holds.
  */
 
+/* Of one mapping; the largest of the table has some thirty. */
+#define KEYS_MAX 4096
+
 struct reader {
 	struct conf_loader *l;
 	yaml_document_t doc;
@@ -165,6 +168,13 @@ static bool next_pair(struct reader *r, const yaml_node_t *mapping, const char *
 {
 	char path[256];
 
+	/* Duplicates are looked for key by key, so their number is bounded. */
+	if (!*pair &&
+		mapping->data.mapping.pairs.top - mapping->data.mapping.pairs.start > KEYS_MAX) {
+		conf_say(r->l->report, RP_CONF_ERROR, place_of(r, mapping), prefix,
+			"more than %d keys in one mapping", KEYS_MAX);
+		return false;
+	}
 	*pair = *pair ? *pair + 1 : mapping->data.mapping.pairs.start;
 	for (; *pair < mapping->data.mapping.pairs.top; (*pair)++) {
 		*key = yaml_document_get_node(&r->doc, (*pair)->key);

@@ -233,6 +233,16 @@ static void test_many_errors(void **state)
 	/* The warning about the node is among those that are only counted. */
 	assert_non_null(strstr(printed, "and 501 more"));
 	free(printed);
+	/* What cannot be a configuration ends soon. */
+	f = open_memstream(&text, &length);
+	for (unsigned i = 0; i < 200000; i++)
+		fputs("a:\n", f);
+	fclose(f);
+	rp_conf_free(&conf);
+	rp_conf_report_free(&report);
+	assert_true(rp_conf_load_text("t", text, length, 1, argv, &conf, &report) < 0);
+	assert_int_equal(report.errors, 1);
+	free(text);
 }
 
 int main(void)
