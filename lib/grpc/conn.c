@@ -327,7 +327,11 @@ static void conn_before_flush(struct grpc_h2 *h2)
 		grpc_call_submit_headers(rp_list_entry(n, struct rp_grpc_call, due_node));
 	if (conn->mode == GRPC_CONN_HTTP1)
 		grpc_http1_flush(conn);
-	grpc_conn_count(conn);
+}
+
+static void conn_after_flush(struct grpc_h2 *h2)
+{
+	grpc_conn_count(conn_of(h2));
 }
 
 static void conn_linger(struct grpc_h2 *h2)
@@ -364,6 +368,7 @@ const struct grpc_h2_ops grpc_conn_ops = {
 	.written = grpc_call_on_written,
 	.stream_closed = grpc_call_on_closed,
 	.before_flush = conn_before_flush,
+	.after_flush = conn_after_flush,
 	.input = conn_input,
 	.ended = conn_ended,
 	.linger = conn_linger,

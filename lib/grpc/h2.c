@@ -246,6 +246,8 @@ static void h2_flush_task(void *ctx)
 
 	grpc_h2_enter(h2);
 	h2_flush(h2);
+	if (!h2->dead && h2->ops->after_flush)
+		h2->ops->after_flush(h2);
 	grpc_h2_leave(h2);
 }
 

@@ -90,6 +90,8 @@ struct grpc_h2_ops {
 	void (*stream_closed)(struct grpc_stream *s, uint32_t error_code);
 	/** Before output is collected. */
 	void (*before_flush)(struct grpc_h2 *h2);
+	/** After as much was written as is. May be NULL. */
+	void (*after_flush)(struct grpc_h2 *h2);
 	/** Input while there is no session yet. */
 	void (*input)(struct grpc_h2 *h2, const uint8_t *data, size_t length);
 	/** End of input; true: the owner ends the connection itself. May be NULL. */
