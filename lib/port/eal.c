@@ -2,13 +2,16 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
@@ -31,6 +34,11 @@
 /** Per pool: the pool itself with a cache for each of DPDK's lcores, the stack, the memzones. */
 #define POOL_OVERHEAD (2ull << 20)
 #define POOL_CACHE_MAX 256
+/** Hugepages that stay free for what EAL takes besides. */
+#define HUGEPAGES_SPARE 4
+/** How long another process's start is waited for, when hugepages are to be shared out. */
+#define LOCK_STEPS 500
+#define LOCK_STEP_US 10000
 
 struct arguments {
 	char *value[ARGUMENTS_MAX + 1];
@@ -143,6 +151,27 @@ static int format_lcores(
 	return 0;
 }
 
+/*
+ * Between the look at the free hugepages and EAL's taking them, another ringpost that starts must
+ * not take them, too: EAL fails for good when it comes up short. The lock file is in the folder
+ * that all of DPDK uses; without that folder there is no lock, and the race is as it was.
+ */
+static int lock_hugepages(const char *runtime_dir)
+{
+	char path[sizeof(state.runtime_dir) + 32];
+	const char *slash = strrchr(runtime_dir, '/');
+	int fd;
+
+	snprintf(path, sizeof(path), "%.*s", (int)(slash - runtime_dir), runtime_dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%.*s/.hugepages.lock", (int)(slash - runtime_dir),
+		runtime_dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	for (unsigned i = 0; fd >= 0 && i < LOCK_STEPS && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
+		usleep(LOCK_STEP_US);
+	return fd;
+}
+
 /* True when the kernel lets us have this much in 2 MiB pages: limits of a cgroup count, too. */
 static bool hugepages_can_be_had(uint64_t bytes)
 {
@@ -159,7 +188,7 @@ static int choose_hugepages(
 	const struct rp_eal_config *c, struct rp_eal_info *info, char *error, size_t error_size)
 {
 	uint64_t bytes = (uint64_t)info->memory_mib << 20;
-	uint64_t wanted = (bytes + HUGEPAGE_BYTES - 1) / HUGEPAGE_BYTES;
+	uint64_t wanted = (bytes + HUGEPAGE_BYTES - 1) / HUGEPAGE_BYTES + HUGEPAGES_SPARE;
 
 	info->hugepages_free = rp_eal_hugepages_free();
 	info->hugepages = false;
@@ -212,6 +241,16 @@ static void add_extra(struct arguments *a, const char *extra)
 	}
 }
 
+static int check_prefix(const struct rp_eal_config *c, char *error, size_t error_size)
+{
+	if (c->file_prefix && *c->file_prefix && !strchr(c->file_prefix, '/') &&
+		c->file_prefix[0] != '.')
+		return 0;
+	return port_fail(error, error_size, -EINVAL,
+		"a file prefix without '/' is needed, got \"%s\"",
+		c->file_prefix ? c->file_prefix : "");
+}
+
 static int build(struct arguments *a, const struct rp_eal_config *c, struct rp_eal_info *info,
 	char *error, size_t error_size)
 {
@@ -222,11 +261,6 @@ static int build(struct arguments *a, const struct rp_eal_config *c, struct rp_e
 	if (c->shards > RP_SHARDS_MAX)
 		return port_fail(error, error_size, -EINVAL, "%u shards: at most %d", c->shards,
 			RP_SHARDS_MAX);
-	if (!c->file_prefix || !*c->file_prefix || strchr(c->file_prefix, '/') ||
-		c->file_prefix[0] == '.')
-		return port_fail(error, error_size, -EINVAL,
-			"a file prefix without '/' is needed, got \"%s\"",
-			c->file_prefix ? c->file_prefix : "");
 	rc = format_lcores(c, lcores, sizeof(lcores), error, error_size);
 	if (rc == 0)
 		rc = choose_hugepages(c, info, error, error_size);
@@ -269,39 +303,25 @@ static void ignore_sigpipe(void)
 		signal(SIGPIPE, SIG_IGN);
 }
 
-int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_out, char *error,
-	size_t error_size)
+static int init(struct arguments *a, struct rp_eal_info *info, char *error, size_t error_size)
 {
-	struct rp_eal_info local, *info = info_out ? info_out : &local;
-	struct arguments a = {0};
 	char reason[RP_PORT_ERROR_SIZE];
 	uint64_t mark;
 	int rc;
 
-	*info = (struct rp_eal_info){0};
-	if (state.started)
-		return port_fail(error, error_size, -EALREADY,
-			"DPDK was started in this process before: it starts once only");
-	info->memory_mib = config->memory_mib > 0 ? config->memory_mib : MEMORY_MIB_DEFAULT;
-	rc = build(&a, config, info, error, error_size);
-	if (rc < 0) {
-		drop(&a);
-		return rc;
-	}
 	if (park_intr_bind() < 0 || port_log_open() < 0) {
-		drop(&a);
+		drop(a);
 		return port_fail(error, error_size, -ENOSYS,
 			"cannot put DPDK's interrupt registration behind ours: librte_eal is not "
 			"a shared library here");
 	}
-	find_runtime_dir(config->file_prefix, state.runtime_dir, sizeof(state.runtime_dir));
 	remove_runtime_dir(state.runtime_dir);
 	ignore_sigpipe();
 	mark = port_log_mark();
 	state.started = true;
 	/* EAL permutes the array and overwrites an entry: it gets a copy. */
-	state.arguments = a;
-	if (rte_eal_init(a.count, a.value) < 0) {
+	state.arguments = *a;
+	if (rte_eal_init(a->count, a->value) < 0) {
 		rc = rte_errno > 0 ? -rte_errno : -EIO;
 		port_log_since(mark, reason, sizeof(reason));
 		remove_runtime_dir(state.runtime_dir);
@@ -311,6 +331,34 @@ int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_ou
 	}
 	snprintf(info->runtime_dir, sizeof(info->runtime_dir), "%s", state.runtime_dir);
 	return 0;
+}
+
+int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_out, char *error,
+	size_t error_size)
+{
+	struct rp_eal_info local, *info = info_out ? info_out : &local;
+	struct arguments a = {0};
+	int rc, lock_fd;
+
+	*info = (struct rp_eal_info){0};
+	if (state.started)
+		return port_fail(error, error_size, -EALREADY,
+			"DPDK was started in this process before: it starts once only");
+	info->memory_mib = config->memory_mib > 0 ? config->memory_mib : MEMORY_MIB_DEFAULT;
+	rc = check_prefix(config, error, error_size);
+	if (rc < 0)
+		return rc;
+	find_runtime_dir(config->file_prefix, state.runtime_dir, sizeof(state.runtime_dir));
+	lock_fd =
+		config->hugepages == RP_EAL_HUGEPAGES_OFF ? -1 : lock_hugepages(state.runtime_dir);
+	rc = build(&a, config, info, error, error_size);
+	if (rc == 0)
+		rc = init(&a, info, error, error_size);
+	else
+		drop(&a);
+	if (lock_fd >= 0)
+		close(lock_fd);
+	return rc;
 }
 
 void rp_eal_stop(void)
