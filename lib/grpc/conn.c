@@ -90,7 +90,7 @@ static void conn_on_client_ping(struct rp_grpc_conn *conn)
 		least = CONN_PING_IDLE_NS;
 	if (last == 0 || now - last >= least || ++conn->ping_strikes <= CONN_PING_STRIKES_MAX)
 		return;
-	conn->server->stats.conns_closed_pings++;
+	conn->pinged_out = true;
 	(void)nghttp2_submit_goaway(conn->h2.session, NGHTTP2_FLAG_NONE,
 		nghttp2_session_get_last_proc_stream_id(conn->h2.session),
 		NGHTTP2_ENHANCE_YOUR_CALM, (const uint8_t *)text, sizeof(text) - 1);
@@ -163,6 +163,9 @@ static int conn_on_frame_send(nghttp2_session *session, const nghttp2_frame *fra
 	int32_t id = frame->hd.stream_id;
 	struct rp_grpc_call *call = conn_call(session, id);
 
+	if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR &&
+		frame->goaway.error_code != NGHTTP2_ENHANCE_YOUR_CALM)
+		conn->h2.end_error = -EPROTO;
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
 	conn->ping_strikes = 0;
@@ -344,14 +347,16 @@ static void conn_lost(struct grpc_h2 *h2, int error, const char *reason)
 	struct rp_grpc_conn *conn = conn_of(h2);
 	struct rp_grpc_server_stats *st = &conn->server->stats;
 
-	if (error == -EPROTO && h2->wire.tls && !h2->session)
-		st->conns_closed_tls++;
-	else if (error == -EACCES)
+	if (error == -EACCES || (error == -EPROTO && h2->wire.tls && !h2->session))
 		st->conns_closed_tls++;
 	else if (error == -EPROTO)
 		st->conns_closed_protocol++;
 	else if (error == -ETIMEDOUT)
 		st->conns_closed_timeout++;
+	else if (conn->pinged_out)
+		st->conns_closed_pings++;
+	else if (conn->finishing)
+		st->conns_closed_here++;
 	else
 		st->conns_closed_peer++;
 	RP_LOG(RP_LOG_GRPC, RP_LOG_DEBUG, "connection of %s closed: %s", conn->peer, reason);
@@ -482,6 +487,7 @@ void grpc_conn_destroy(struct rp_grpc_conn *conn, enum rp_grpc_cancel why)
 
 void grpc_conn_finish(struct rp_grpc_conn *conn)
 {
+	conn->finishing = true;
 	conn->h2.closing = true;
 	rp_loop_timer_in(conn->h2.loop, &conn->timer, CONN_FINISH_NS);
 	grpc_h2_post_flush(&conn->h2);
@@ -567,5 +573,6 @@ int rp_grpc_conn_listener(const struct rp_grpc_conn *conn)
 void rp_grpc_conn_close(struct rp_grpc_conn *conn)
 {
 	/* By a task: the caller may be within the connection's own input. */
+	conn->finishing = true;
 	grpc_h2_lost(&conn->h2, 0, "closed here");
 }

@@ -200,8 +200,6 @@ static void h2_check_end(struct grpc_h2 *h2)
 	}
 	if (!over || h2->lingering || grpc_wire_left_bytes(&h2->wire) > 0)
 		return;
-	if (!h2->closing)
-		h2->end_error = -EPROTO;
 	h2->closing = true;
 	if (!h2->ops->linger) {
 		grpc_h2_lost(h2, h2->end_error, "connection ended");

@@ -121,6 +121,7 @@ struct rp_grpc_server_config {
 #define RP_GRPC_SERVER_STATS(X)  \
 	X(conns_accepted)        \
 	X(conns_refused_limit)   \
+	X(conns_closed_here)     \
 	X(conns_closed_peer)     \
 	X(conns_closed_protocol) \
 	X(conns_closed_tls)      \
@@ -192,7 +193,7 @@ int rp_grpc_server_attach(struct rp_grpc_server *server, int fd, struct rp_tls_c
  * Graceful stop: listeners closed; GOAWAY to every connection; calls in flight may finish; after
  * `grace_ns` what is left is cancelled with UNAVAILABLE `text` and connections are closed.
  * Streaming calls are the services' to end: they would last for ever. `on_drained` is called once,
- * when no connection is left.
+ * when no connection is left; the server may be destroyed in it.
  */
 void rp_grpc_server_drain(struct rp_grpc_server *server, uint64_t grace_ns, const char *text,
 	rp_loop_fn on_drained, void *ctx);

@@ -63,7 +63,10 @@ struct rp_grpc_conn {
 	struct rp_grpc_server *server;
 	int listener;
 	enum grpc_conn_mode mode;
-	bool local, is_unix, going; /* going: the second GOAWAY is out */
+	bool local, is_unix;
+	bool going;	 /* the second GOAWAY is out */
+	bool finishing;	 /* ended by us */
+	bool pinged_out; /* for too many pings */
 	char peer[GRPC_PEER_BYTES];
 	uint8_t sniff[GRPC_PREFACE_BYTES];
 	size_t sniff_have;
