@@ -20,7 +20,8 @@
  * unary and the changes between them; control types of one (queue, node) keep their order among
  * themselves likewise. A message is given up only through on_lost or on_refused. After a lost
  * stream, what may have arrived is sent again first, in order, with RP_QMSG_REPEAT: the receiving
- * queue recognises it. Nothing is promised between types: a WITHDRAW is sent after on_took.
+ * queue recognises it. Nothing is promised between types: a WITHDRAW is sent after on_took. A
+ * payload of no bytes arrives as NULL.
  *
  * Upcalls come from inside the calls of this header (never from rp_deliver_send()) and may call
  * rp_deliver_send(). One thread owns an object; it reads no clock and allocates at creation only.
@@ -69,7 +70,8 @@ enum rp_deliver_fallback {
 	X(CREDIT, "more than the credit")                                      \
 	X(LENGTH, "more payload than announced, or than limits.message_bytes") \
 	X(SEQUENCE, "answer to what was not sent")                             \
-	X(ORDER, "continuation of nothing, or another message inside one")
+	X(ORDER, "continuation of nothing, or another message inside one")     \
+	X(NO_BUFFERS, "out of buffers for what it sent")
 
 enum rp_deliver_violation {
 #define X(name, text) RP_DELIVER_VIOLATION_##name,
@@ -78,32 +80,33 @@ enum rp_deliver_violation {
 		RP_DELIVER_VIOLATION_COUNT,
 };
 
-#define RP_DELIVER_COUNTERS(X)                                                        \
-	X(streams_opened) /* by us */                                                 \
-	X(streams_accepted)                                                           \
-	X(idle_closes)                                                                \
-	X(credit_returns)                                                             \
-	X(forwards_streamed) /* FORWARDs sent on a stream, repeats included */        \
-	X(deliveries_streamed)                                                        \
-	X(forwards_unary) /* answered by unary */                                     \
-	X(deliveries_unary)                                                           \
-	X(controls_framed)                                                            \
-	X(controls_unary)                                                             \
-	X(unary_failures)                                                             \
-	X(repeats)  /* messages sent again after a loss */                            \
-	X(lost)	    /* handed back by on_lost */                                      \
-	X(took)	    /* FORWARDs and DELIVERs the peer took */                         \
-	X(received) /* FORWARDs and DELIVERs taken here */                            \
-	X(received_unary)                                                             \
-	X(received_control)                                                           \
-	X(held)		/* times on_msg said RP_DELIVER_HOLD */                       \
-	X(chunks_moved) /* chunks copied out of receive mbufs to wait for the rest */ \
-	X(frames_out)                                                                 \
-	X(frames_in)                                                                  \
-	X(frames_stale)	   /* frames dropped: from a peer whose link is down here */  \
-	X(frames_unsent)   /* frames dropped: their bundle was gone already */        \
-	X(queue_full)	   /* rp_deliver_send() said -ENOBUFS */                      \
-	X(partial_dropped) /* incomplete messages freed when their stream ended */    \
+#define RP_DELIVER_COUNTERS(X)                                                                    \
+	X(streams_opened) /* by us */                                                             \
+	X(streams_accepted)                                                                       \
+	X(streams_reset) /* given up by us as receiver: a held message kept others from coming */ \
+	X(idle_closes)                                                                            \
+	X(credit_returns)                                                                         \
+	X(forwards_streamed) /* FORWARDs sent on a stream, repeats included */                    \
+	X(deliveries_streamed)                                                                    \
+	X(forwards_unary) /* answered by unary */                                                 \
+	X(deliveries_unary)                                                                       \
+	X(controls_framed)                                                                        \
+	X(controls_unary)                                                                         \
+	X(unary_failures)                                                                         \
+	X(repeats)  /* messages sent again after a loss */                                        \
+	X(lost)	    /* handed back by on_lost */                                                  \
+	X(took)	    /* FORWARDs and DELIVERs the peer took */                                     \
+	X(received) /* FORWARDs and DELIVERs taken here */                                        \
+	X(received_unary)                                                                         \
+	X(received_control)                                                                       \
+	X(held)		/* times on_msg said RP_DELIVER_HOLD */                                   \
+	X(chunks_moved) /* chunks copied out of receive mbufs to wait for the rest */             \
+	X(frames_out)                                                                             \
+	X(frames_in)                                                                              \
+	X(frames_stale)	   /* frames dropped: from a peer whose link is down here */              \
+	X(frames_unsent)   /* frames dropped: their bundle was gone already */                    \
+	X(queue_full)	   /* rp_deliver_send() said -ENOBUFS */                                  \
+	X(partial_dropped) /* incomplete messages freed when their stream ended */                \
 	X(no_buffers)
 
 struct rp_deliver_counters {

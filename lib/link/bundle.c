@@ -5,7 +5,7 @@
 #include <base/log.h>
 #include <base/mbuf.h>
 
-#include "chain_priv.h"
+#include <link/chain.h>
 #include "link_priv.h"
 
 #define PING_BODY_BYTES 8
@@ -150,14 +150,14 @@ void link_bundle_receive(struct link_conn *c, uint64_t now_ns)
 			struct rp_reader r =
 				rp_reader_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
 
-			link_chain_skip(&c->rx, n);
+			rp_chain_skip(&c->rx, n);
 			c->conn->transport->ops->consume(c->conn, n, now_ns);
 			if (!heartbeat_frame(c->peer, &h, rp_read_le64(&r), now_ns) &&
 				c->state == LINK_UP)
 				link_bundle_down(c->peer, RP_LINK_DOWN_VIOLATION, false, now_ns);
 			continue;
 		}
-		frame = link_chain_cut(l->config.pool, &c->rx, n, RP_FRAME_HEADER_BYTES);
+		frame = rp_chain_cut(l->config.pool, &c->rx, n, RP_FRAME_HEADER_BYTES);
 		if (!frame) {
 			l->counters.no_buffers++;
 			c->rx_starved = true;
@@ -196,7 +196,7 @@ uint32_t rp_links_room(const struct rp_links *l, uint64_t node)
 }
 
 static bool batch_heartbeat(
-	struct link_peer *p, struct link_batch *batch, enum rp_frame_type type, uint64_t value)
+	struct link_peer *p, struct rp_chain_batch *batch, enum rp_frame_type type, uint64_t value)
 {
 	uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
 	struct rp_writer w = rp_writer_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
@@ -211,12 +211,12 @@ static bool batch_heartbeat(
 		link_mark_dirty(p);
 		return false;
 	}
-	link_chain_join(batch, m);
+	rp_chain_join(batch, m);
 	return true;
 }
 
 /* Heartbeats go ahead of what waits, so that a long queue does not look like a dead peer. */
-static void batch_heartbeats(struct link_peer *p, struct link_batch *batch, uint64_t now_ns)
+static void batch_heartbeats(struct link_peer *p, struct rp_chain_batch *batch, uint64_t now_ns)
 {
 	struct rp_links *l = p->links;
 
@@ -236,7 +236,7 @@ static void batch_heartbeats(struct link_peer *p, struct link_batch *batch, uint
 /* The next chain for the transport: at least one frame, and not more than it has space for. */
 static struct rte_mbuf *batch_make(struct link_peer *p, uint64_t now_ns)
 {
-	struct link_batch batch = {NULL, NULL};
+	struct rp_chain_batch batch = {NULL, NULL};
 	uint32_t space = p->conn->conn->transport->ops->send_space(p->conn->conn);
 	uint32_t bytes_max = RP_MIN(space, LINK_BATCH_BYTES_MAX);
 
@@ -250,7 +250,7 @@ static struct rte_mbuf *batch_make(struct link_peer *p, uint64_t now_ns)
 			break;
 		p->head++;
 		p->links->counters.frames_sent++;
-		link_chain_join(&batch, frame);
+		rp_chain_join(&batch, frame);
 	}
 	return batch.first;
 }

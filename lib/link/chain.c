@@ -2,12 +2,12 @@
 #include <base/assert.h>
 #include <base/mbuf.h>
 
-#include "chain_priv.h"
+#include <link/chain.h>
 
 /* Below this a copy is cheaper than an indirect mbuf and its reference count. */
 #define CHAIN_COPY_BYTES_MAX 512
 
-void link_chain_skip(struct rte_mbuf **chain, uint32_t n)
+void rp_chain_skip(struct rte_mbuf **chain, uint32_t n)
 {
 	struct rte_mbuf *m = *chain;
 	uint32_t left = m ? m->pkt_len : 0;
@@ -63,14 +63,14 @@ static bool chain_gather(struct rte_mempool *pool, struct rte_mbuf **chain, uint
 	RP_ASSERT(n <= rte_pktmbuf_tailroom(head));
 	head->data_len = (uint16_t)rp_mbuf_copy_out(*chain, 0, rte_pktmbuf_mtod(head, void *), n);
 	head->pkt_len = head->data_len;
-	link_chain_skip(chain, n);
+	rp_chain_skip(chain, n);
 	if (*chain)
 		rp_mbuf_append(&head, *chain);
 	*chain = head;
 	return true;
 }
 
-struct rte_mbuf *link_chain_cut(
+struct rte_mbuf *rp_chain_cut(
 	struct rte_mempool *pool, struct rte_mbuf **chain, uint32_t n, uint32_t contiguous)
 {
 	struct rte_mbuf *first = *chain, *m, *last = NULL, *part = NULL, *rest;
@@ -111,7 +111,7 @@ struct rte_mbuf *link_chain_cut(
 	return first;
 }
 
-void link_chain_join(struct link_batch *batch, struct rte_mbuf *frame)
+void rp_chain_join(struct rp_chain_batch *batch, struct rte_mbuf *frame)
 {
 	struct rte_mbuf *last = batch->last;
 

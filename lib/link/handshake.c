@@ -5,7 +5,7 @@
 #include <base/log.h>
 #include <base/mbuf.h>
 
-#include "chain_priv.h"
+#include <link/chain.h>
 #include "link_priv.h"
 
 /* Takes exactly `n` received bytes, or none when fewer have come. */
@@ -14,7 +14,7 @@ static bool take(struct link_conn *c, void *out, uint32_t n, uint64_t now_ns)
 	if (!c->rx || c->rx->pkt_len < n)
 		return false;
 	rp_mbuf_copy_out(c->rx, 0, out, n);
-	link_chain_skip(&c->rx, n);
+	rp_chain_skip(&c->rx, n);
 	c->conn->transport->ops->consume(c->conn, n, now_ns);
 	return true;
 }

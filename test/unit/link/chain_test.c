@@ -9,7 +9,7 @@
 #include <base/mbuf.h>
 #include <base/rand.h>
 
-#include "chain_priv.h"
+#include <link/chain.h>
 #include "eal.h"
 
 static struct rte_mempool *pool;
@@ -51,7 +51,7 @@ static void every_cut(uint32_t total, uint32_t segment, uint32_t step)
 {
 	for (uint32_t n = 1; n <= total; n += step) {
 		struct rte_mbuf *rest = chain_of(bytes, total, segment);
-		struct rte_mbuf *cut = link_chain_cut(pool, &rest, n, 24);
+		struct rte_mbuf *cut = rp_chain_cut(pool, &rest, n, 24);
 
 		check_chain(cut, bytes, n);
 		check_chain(rest, bytes + n, total - n);
@@ -78,7 +78,7 @@ static void skip_at_every_byte(void **state)
 		for (uint32_t n = 0; n <= 90; n++) {
 			struct rte_mbuf *m = chain_of(bytes, 90, segment);
 
-			link_chain_skip(&m, n);
+			rp_chain_skip(&m, n);
 			check_chain(m, bytes + n, 90 - n);
 			rte_pktmbuf_free(m);
 		}
@@ -94,9 +94,9 @@ static void cut_without_buffers_changes_nothing(void **state)
 
 	while ((all[n] = rte_pktmbuf_alloc(pool)) != NULL)
 		n++;
-	assert_null(link_chain_cut(pool, &m, 55, 24));
+	assert_null(rp_chain_cut(pool, &m, 55, 24));
 	check_chain(m, bytes, 100);
-	assert_null(link_chain_cut(pool, &big, 1000, 24));
+	assert_null(rp_chain_cut(pool, &big, 1000, 24));
 	check_chain(big, bytes, 1500);
 	for (unsigned i = 0; i < n; i++)
 		rte_pktmbuf_free(all[i]);
@@ -107,11 +107,11 @@ static void cut_without_buffers_changes_nothing(void **state)
 
 static void join_keeps_the_bytes(void **state)
 {
-	struct link_batch batch = {NULL, NULL};
+	struct rp_chain_batch batch = {NULL, NULL};
 	uint32_t at = 0, frames = 0;
 
 	for (uint32_t n = 1; at + n < 12000; n = n * 5 % 1801 + 1, frames++) {
-		link_chain_join(&batch, chain_of(bytes + at, n, 900));
+		rp_chain_join(&batch, chain_of(bytes + at, n, 900));
 		at += n;
 	}
 	check_chain(batch.first, bytes, at);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <base/assert.h>
+#include <base/bytes.h>
+
+#include "codec_priv.h"
+
+#define X(name) [RP_QMSG_##name] = RP_FRAME_##name,
+static const uint8_t frame_types[] = {RP_QMSG_TYPES(X)};
+#undef X
+
+uint8_t dl_frame_type(enum rp_qmsg_type type)
+{
+	RP_ASSERT((unsigned)type < RP_QMSG_TYPE_COUNT);
+	return frame_types[type];
+}
+
+enum rp_qmsg_type dl_qmsg_type(uint8_t frame_type)
+{
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(frame_types); i++) {
+		if (frame_types[i] == frame_type)
+			return (enum rp_qmsg_type)i;
+	}
+	return RP_QMSG_TYPE_COUNT;
+}
+
+static bool uuid_is_zero(const uint8_t *uuid)
+{
+	static const uint8_t zero[RP_UUID_BYTES];
+
+	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
+}
+
+static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra, bool with_name)
+{
+	uint16_t f = 0;
+
+	f |= m->idx ? DL_FIELD_IDX : 0;
+	f |= m->alloc_node ? DL_FIELD_ALLOC : 0;
+	f |= uuid_is_zero(m->uuid) ? 0 : DL_FIELD_UUID;
+	f |= m->producer_node | m->producer_boot | m->producer_seq ? DL_FIELD_PRODUCER : 0;
+	f |= m->token ? DL_FIELD_TOKEN : 0;
+	f |= m->mod_revision ? DL_FIELD_REVISION : 0;
+	f |= m->attempt ? DL_FIELD_ATTEMPT : 0;
+	f |= m->count ? DL_FIELD_COUNT : 0;
+	f |= m->status ? DL_FIELD_STATUS : 0;
+	f |= m->tail_length ? DL_FIELD_TAIL : 0;
+	f |= extra->has_total ? DL_FIELD_TOTAL : 0;
+	f |= extra->has_seq ? DL_FIELD_SEQ : 0;
+	f |= with_name ? DL_FIELD_NAME : 0;
+	return f;
+}
+
+static void fields_write(
+	struct rp_writer *w, uint16_t f, const struct rp_qmsg *m, const struct dl_extra *extra)
+{
+	if (f & DL_FIELD_IDX)
+		rp_write_le64(w, m->idx);
+	if (f & DL_FIELD_ALLOC)
+		rp_write_le64(w, m->alloc_node);
+	if (f & DL_FIELD_UUID)
+		rp_write_bytes(w, m->uuid, RP_UUID_BYTES);
+	if (f & DL_FIELD_PRODUCER) {
+		rp_write_le64(w, m->producer_node);
+		rp_write_le64(w, m->producer_boot);
+		rp_write_le64(w, m->producer_seq);
+	}
+	if (f & DL_FIELD_TOKEN)
+		rp_write_le64(w, m->token);
+	if (f & DL_FIELD_REVISION)
+		rp_write_le64(w, m->mod_revision);
+	if (f & DL_FIELD_ATTEMPT)
+		rp_write_le32(w, m->attempt);
+	if (f & DL_FIELD_COUNT)
+		rp_write_le32(w, m->count);
+	if (f & DL_FIELD_STATUS)
+		rp_write_u8(w, (uint8_t)m->status);
+	if (f & DL_FIELD_TAIL)
+		rp_write_u8(w, (uint8_t)m->tail_length);
+	if (f & DL_FIELD_TOTAL)
+		rp_write_le32(w, extra->total);
+	if (f & DL_FIELD_SEQ) {
+		rp_write_u8(w, extra->seq_shard);
+		rp_write_le32(w, extra->seq);
+	}
+	if (f & DL_FIELD_NAME) {
+		rp_write_u8(w, (uint8_t)m->name_length);
+		rp_write_bytes(w, m->name, m->name_length);
+	}
+}
+
+uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
+	const struct dl_extra *extra, bool with_name, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out + RP_FRAME_HEADER_BYTES, RP_FRAME_FIELDS_BYTES_MAX);
+	uint32_t n;
+
+	RP_ASSERT(m->tail_length <= RP_TAIL_BYTES_MAX && m->name_length <= RP_NAME_BYTES_MAX);
+	header->type = dl_frame_type(m->type);
+	header->flags |= m->flags & RP_FRAME_QMSG_FLAGS;
+	header->fields = fields_of(m, extra, with_name);
+	header->epoch = m->epoch;
+	header->dispatcher = m->dispatcher;
+	fields_write(&w, header->fields, m, extra);
+	RP_ASSERT(!w.bad);
+	n = (uint32_t)(w.pos - out) - RP_FRAME_HEADER_BYTES;
+	header->length += n;
+	rp_frame_header_write(header, out);
+	return RP_FRAME_HEADER_BYTES + n;
+}
+
+static void read_name(struct rp_reader *r, struct rp_qmsg *m)
+{
+	m->name_length = rp_read_u8(r);
+	m->name = rp_read_bytes(r, m->name_length);
+	if (m->name_length == 0)
+		r->bad = true;
+}
+
+bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct rp_qmsg *m,
+	struct dl_extra *extra)
+{
+	uint16_t f = header->fields;
+	const uint8_t *uuid;
+	uint8_t status;
+
+	*m = (struct rp_qmsg){
+		.type = dl_qmsg_type(header->type),
+		.flags = header->flags & RP_FRAME_QMSG_FLAGS,
+		.epoch = header->epoch,
+		.dispatcher = header->dispatcher,
+	};
+	*extra = (struct dl_extra){
+		.has_total = f & DL_FIELD_TOTAL,
+		.has_seq = f & DL_FIELD_SEQ,
+	};
+	m->idx = f & DL_FIELD_IDX ? rp_read_le64(r) : 0;
+	m->alloc_node = f & DL_FIELD_ALLOC ? rp_read_le64(r) : 0;
+	if (f & DL_FIELD_UUID) {
+		uuid = rp_read_bytes(r, RP_UUID_BYTES);
+		if (uuid)
+			memcpy(m->uuid, uuid, RP_UUID_BYTES);
+	}
+	if (f & DL_FIELD_PRODUCER) {
+		m->producer_node = rp_read_le64(r);
+		m->producer_boot = rp_read_le64(r);
+		m->producer_seq = rp_read_le64(r);
+	}
+	m->token = f & DL_FIELD_TOKEN ? rp_read_le64(r) : 0;
+	m->mod_revision = f & DL_FIELD_REVISION ? rp_read_le64(r) : 0;
+	m->attempt = f & DL_FIELD_ATTEMPT ? rp_read_le32(r) : 0;
+	m->count = f & DL_FIELD_COUNT ? rp_read_le32(r) : 0;
+	status = f & DL_FIELD_STATUS ? rp_read_u8(r) : 0;
+	m->tail_length = f & DL_FIELD_TAIL ? rp_read_u8(r) : 0;
+	extra->total = f & DL_FIELD_TOTAL ? rp_read_le32(r) : 0;
+	if (f & DL_FIELD_SEQ) {
+		extra->seq_shard = rp_read_u8(r);
+		extra->seq = rp_read_le32(r);
+	}
+	if (f & DL_FIELD_NAME)
+		read_name(r, m);
+	m->status = status < RP_QSTATUS_COUNT ? (enum rp_qstatus)status : RP_Q_INVALID;
+	return !r->bad && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&
+	       m->tail_length <= extra->total && m->type != RP_QMSG_TYPE_COUNT;
+}
+
+static bool read_end(const struct rp_reader *r)
+{
+	return !r->bad && r->pos == r->end;
+}
+
+uint32_t dl_open_write(const struct dl_open *o, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, RP_FRAME_FIELDS_BYTES_MAX);
+
+	rp_write_u8(&w, o->kind);
+	rp_write_u8(&w, o->name_length);
+	rp_write_le16(&w, 0);
+	rp_write_le32(&w, o->handle);
+	rp_write_bytes(&w, o->name, o->name_length);
+	return (uint32_t)(w.pos - out);
+}
+
+bool dl_open_read(struct dl_open *o, struct rp_reader *r)
+{
+	bool reserved;
+
+	o->kind = rp_read_u8(r);
+	o->name_length = rp_read_u8(r);
+	reserved = rp_read_le16(r) == 0;
+	o->handle = rp_read_le32(r);
+	o->name = rp_read_bytes(r, o->name_length);
+	return read_end(r) && reserved && o->name_length > 0 &&
+	       (o->kind == RP_FRAME_FORWARD || o->kind == RP_FRAME_DELIVER);
+}
+
+uint32_t dl_opened_write(const struct dl_opened *o, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, DL_OPENED_BYTES);
+
+	rp_write_le32(&w, o->handle);
+	rp_write_le32(&w, o->messages);
+	rp_write_le64(&w, o->bytes);
+	rp_write_u8(&w, o->status);
+	rp_write_bytes(&w, (const uint8_t[3]){0}, 3);
+	return DL_OPENED_BYTES;
+}
+
+bool dl_opened_read(struct dl_opened *o, struct rp_reader *r)
+{
+	o->handle = rp_read_le32(r);
+	o->messages = rp_read_le32(r);
+	o->bytes = rp_read_le64(r);
+	o->status = rp_read_u8(r);
+	rp_read_bytes(r, 3);
+	return read_end(r) && o->status < RP_QSTATUS_COUNT;
+}
+
+uint32_t dl_credit_write(const struct dl_credit *c, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, DL_CREDIT_BYTES);
+
+	rp_write_le32(&w, c->messages);
+	rp_write_le32(&w, 0);
+	rp_write_le64(&w, c->bytes);
+	return DL_CREDIT_BYTES;
+}
+
+bool dl_credit_read(struct dl_credit *c, struct rp_reader *r)
+{
+	c->messages = rp_read_le32(r);
+	rp_read_le32(r);
+	c->bytes = rp_read_le64(r);
+	return read_end(r);
+}
+
+uint32_t dl_refused_write(const struct dl_refused *f, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, DL_REFUSED_BYTES);
+
+	rp_write_le32(&w, f->seq);
+	rp_write_u8(&w, f->status);
+	rp_write_bytes(&w, (const uint8_t[3]){0}, 3);
+	return DL_REFUSED_BYTES;
+}
+
+bool dl_refused_read(struct dl_refused *f, struct rp_reader *r)
+{
+	f->seq = rp_read_le32(r);
+	f->status = rp_read_u8(r);
+	rp_read_bytes(r, 3);
+	return read_end(r) && f->status != RP_Q_OK && f->status < RP_QSTATUS_COUNT;
+}
+
+uint32_t dl_took_write(uint32_t seq, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, DL_TOOK_BYTES);
+
+	rp_write_le32(&w, seq);
+	return DL_TOOK_BYTES;
+}
+
+bool dl_took_read(uint32_t *seq, struct rp_reader *r)
+{
+	*seq = rp_read_le32(r);
+	return read_end(r);
+}
+
+uint32_t dl_control_took_write(const struct dl_control_took *t, uint8_t *out)
+{
+	struct rp_writer w = rp_writer_of(out, DL_CONTROL_TOOK_BYTES);
+
+	rp_write_le32(&w, t->seq);
+	rp_write_u8(&w, t->shards);
+	rp_write_u8(&w, t->shard);
+	rp_write_le16(&w, 0);
+	return DL_CONTROL_TOOK_BYTES;
+}
+
+bool dl_control_took_read(struct dl_control_took *t, struct rp_reader *r)
+{
+	t->seq = rp_read_le32(r);
+	t->shards = rp_read_u8(r);
+	t->shard = rp_read_u8(r);
+	rp_read_le16(r);
+	return read_end(r) && t->shards > 0 && t->shards <= RP_SHARDS_MAX && t->shard < t->shards;
+}

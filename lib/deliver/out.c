@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include <base/assert.h>
+#include <base/mbuf.h>
+#include <link/chain.h>
+
+#include "deliver_priv.h"
+
+/* True: the frame is gone from here, sent or dropped. */
+static bool frame_try(struct dl_peer *p, struct rte_mbuf *frame)
+{
+	struct rp_deliver *d = p->d;
+	int rc =
+		p->up && !p->gone ? d->ops.frame_out(d->ctx, p->node, p->bundle, frame) : -ENOTCONN;
+
+	if (rc == 0) {
+		d->counters.frames_out++;
+		return true;
+	}
+	if (rc == -EAGAIN)
+		return false;
+	/* The bundle is gone: peer_down() is on its way, and what matters is sent again. */
+	p->gone = true;
+	d->counters.frames_unsent++;
+	rte_pktmbuf_free(frame);
+	return true;
+}
+
+void dl_emit(struct dl_peer *p, struct rte_mbuf *frame)
+{
+	if (!p->blocked && frame_try(p, frame))
+		return;
+	p->blocked = true;
+	RP_ASSERT(p->backlog_count < RP_ARRAY_SIZE(p->backlog));
+	p->backlog[p->backlog_count++] = frame;
+}
+
+void dl_backlog_flush(struct dl_peer *p)
+{
+	uint32_t done = 0;
+
+	while (done < p->backlog_count && frame_try(p, p->backlog[done]))
+		done++;
+	memmove(p->backlog, p->backlog + done,
+		(p->backlog_count - done) * sizeof(struct rte_mbuf *));
+	p->backlog_count -= done;
+	p->blocked = p->backlog_count > 0;
+}
+
+void dl_backlog_drop(struct dl_peer *p)
+{
+	p->d->counters.frames_unsent += p->backlog_count;
+	while (p->backlog_count > 0)
+		rte_pktmbuf_free(p->backlog[--p->backlog_count]);
+	p->blocked = false;
+}
+
+bool dl_emit_small(struct dl_peer *p, struct rp_frame_header *h, const void *body, uint32_t length)
+{
+	uint8_t bytes[DL_HEAD_BYTES_MAX];
+	struct rte_mbuf *frame;
+
+	RP_ASSERT(length <= RP_FRAME_FIELDS_BYTES_MAX);
+	h->length = length;
+	rp_frame_header_write(h, bytes);
+	if (length > 0)
+		memcpy(bytes + RP_FRAME_HEADER_BYTES, body, length);
+	frame = rp_mbuf_from(p->d->config.pool, bytes, RP_FRAME_HEADER_BYTES + length);
+	if (!frame) {
+		p->d->counters.no_buffers++;
+		return false;
+	}
+	dl_emit(p, frame);
+	return true;
+}
+
+static void cursor_settle(struct dl_cursor *c)
+{
+	while (c->segment && c->offset == c->segment->data_len) {
+		c->segment = c->segment->next;
+		c->offset = 0;
+	}
+}
+
+/* The next piece of payload within one segment, as a reference. */
+static struct rte_mbuf *cursor_reference(struct rp_deliver *d, struct dl_cursor *c, uint32_t n)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(d->config.pool);
+
+	if (!m)
+		return NULL;
+	rte_pktmbuf_attach(m, c->segment);
+	m->next = NULL;
+	m->nb_segs = 1;
+	m->data_off = (uint16_t)(m->data_off + c->offset);
+	m->data_len = (uint16_t)n;
+	m->pkt_len = n;
+	return m;
+}
+
+struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint32_t head_length,
+	struct dl_cursor *cursor, uint32_t n)
+{
+	struct rte_mbuf *frame = rp_mbuf_from(d->config.pool, head, head_length), *last = frame;
+	struct dl_cursor c = *cursor;
+	bool copy = n <= DL_COPY_BYTES_MAX;
+
+	if (!frame) {
+		d->counters.no_buffers++;
+		return NULL;
+	}
+	c.left -= n;
+	while (n > 0) {
+		struct rte_mbuf *part;
+		uint32_t take;
+
+		cursor_settle(&c);
+		RP_ASSERT(c.segment);
+		take = RP_MIN(n, c.segment->data_len - c.offset);
+		if (copy && take <= rte_pktmbuf_tailroom(last)) {
+			memcpy(rte_pktmbuf_mtod_offset(last, uint8_t *, last->data_len),
+				rte_pktmbuf_mtod_offset(c.segment, const uint8_t *, c.offset),
+				take);
+			last->data_len = (uint16_t)(last->data_len + take);
+		} else {
+			part = cursor_reference(d, &c, take);
+			if (!part) {
+				d->counters.no_buffers++;
+				rte_pktmbuf_free(frame);
+				return NULL;
+			}
+			last->next = part;
+			last = part;
+			frame->nb_segs++;
+			copy = false;
+		}
+		frame->pkt_len += take;
+		c.offset += take;
+		n -= take;
+	}
+	*cursor = c;
+	return frame;
+}
+
+struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
+	struct rp_frame_header *h, struct dl_cursor *cursor, bool *started, uint32_t n,
+	const struct dl_extra *extra, bool with_name)
+{
+	uint8_t head[DL_HEAD_BYTES_MAX];
+	struct dl_cursor c = *cursor;
+	uint32_t head_length = RP_FRAME_HEADER_BYTES;
+	struct rte_mbuf *frame;
+
+	if (!*started)
+		c = (struct dl_cursor){.segment = m->q.payload, .left = m->bytes};
+	RP_ASSERT(n <= c.left);
+	h->flags = n < c.left ? RP_FRAME_MORE : 0;
+	h->length = n;
+	if (!*started) {
+		head_length = dl_encode(h, &m->q, extra, with_name, head);
+	} else {
+		h->type = dl_frame_type(m->q.type);
+		h->flags |= RP_FRAME_CONT;
+		h->epoch = m->q.epoch;
+		h->dispatcher = m->q.dispatcher;
+		rp_frame_header_write(h, head);
+	}
+	frame = dl_frame_build(d, head, head_length, &c, n);
+	if (!frame)
+		return NULL;
+	*cursor = c;
+	*started = true;
+	return frame;
+}
+
+bool dl_payload_move(struct rp_deliver *d, struct rte_mbuf **to, struct rte_mbuf *from)
+{
+	struct rte_mbuf *first = NULL, *last = NULL;
+
+	for (struct rte_mbuf *s = from; s; s = s->next) {
+		for (uint32_t at = 0; at < s->data_len;) {
+			uint32_t n;
+
+			if (!last || rte_pktmbuf_tailroom(last) == 0) {
+				struct rte_mbuf *m = rte_pktmbuf_alloc(d->config.pool);
+
+				if (!m) {
+					d->counters.no_buffers++;
+					rte_pktmbuf_free(first);
+					return false;
+				}
+				last = m;
+				rp_mbuf_append(&first, m);
+			}
+			n = RP_MIN((uint32_t)rte_pktmbuf_tailroom(last), s->data_len - at);
+			memcpy(rte_pktmbuf_mtod_offset(last, uint8_t *, last->data_len),
+				rte_pktmbuf_mtod_offset(s, const uint8_t *, at), n);
+			last->data_len = (uint16_t)(last->data_len + n);
+			first->pkt_len += n;
+			at += n;
+		}
+	}
+	if (first)
+		rp_mbuf_append(to, first);
+	return true;
+}
+
+bool dl_payload_gather(struct rp_deliver *d, struct rte_mbuf **payload, uint32_t n)
+{
+	struct rte_mbuf *head;
+
+	if (n == 0 || (*payload)->data_len >= n)
+		return true;
+	head = rte_pktmbuf_alloc(d->config.pool);
+	if (!head) {
+		d->counters.no_buffers++;
+		return false;
+	}
+	head->data_len = (uint16_t)rp_mbuf_copy_out(*payload, 0, rte_pktmbuf_mtod(head, void *), n);
+	head->pkt_len = head->data_len;
+	rp_chain_skip(payload, n);
+	if (*payload)
+		rp_mbuf_append(&head, *payload);
+	*payload = head;
+	return true;
+}
