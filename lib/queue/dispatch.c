@@ -72,6 +72,10 @@ void consumer_pause(
 		c->pause_until_ns = now_ns + qs->config.accept_ns;
 		list = &qs->suspended;
 		break;
+	case PAUSE_DOUBT:
+		c->pause_until_ns = now_ns + qs->config.resume_ns;
+		list = &qs->doubted;
+		break;
 	case PAUSE_PATH:
 		list = p ? &p->blocked : NULL;
 		break;

@@ -6,6 +6,14 @@
 
 #include "queue_priv.h"
 
+/* An acknowledge was done, and its asker, if it is the consumer's host, does not know. */
+static void reply_lost(struct rp_queues *qs, struct queue *q, uint64_t node,
+	const struct rp_qmsg *m, uint64_t now_ns)
+{
+	if (q && m->status == RP_Q_OK && m->count > 0 && m->alloc_node)
+		notice_settled(qs, q, node, m, now_ns);
+}
+
 static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const struct rp_qmsg *asked,
 	const struct settled *s, uint64_t now_ns)
 {
@@ -16,6 +24,7 @@ static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const stru
 		.hash = asked->hash,
 		.epoch = q ? q->epoch : 0,
 		.dispatcher = q ? q->dispatcher : 0,
+		.alloc_node = s->other ? s->other : asked->alloc_node,
 		.token = asked->token,
 		.idx = asked->idx,
 		.status = s->status,
@@ -26,9 +35,12 @@ static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const stru
 		.payload = s->payload,
 	};
 
-	/* When it cannot be sent the asker is told by its own deadline. */
-	if (qs->ops.send(qs->ctx, to, &m, now_ns) < 0)
-		rte_pktmbuf_free(s->payload);
+	memcpy(m.uuid, asked->uuid, RP_UUID_BYTES);
+	if (qs->ops.send(qs->ctx, to, &m, now_ns) == 0)
+		return;
+	/* The asker is told by its own deadline; what its client held is over all the same. */
+	rte_pktmbuf_free(s->payload);
+	reply_lost(qs, q, to, &m, now_ns);
 }
 
 static void send_moved(struct rp_queues *qs, const struct queue *q, uint64_t to, uint64_t now_ns)
@@ -46,14 +58,24 @@ static bool is_elsewhere(
 	       !message_find(qs, q, m->idx, m->alloc_node);
 }
 
+/* It is not here, but a node that dispatched in the dark may hold it: the asker is sent there,
+ * once. */
+static bool is_at_rival(
+	struct rp_queues *qs, const struct queue *q, uint64_t from, const struct rp_qmsg *m)
+{
+	return q->own && request_rival(qs, q) && q->rival != from &&
+	       !message_find(qs, q, m->idx, m->alloc_node);
+}
+
 static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 	const struct rp_qmsg *m, uint64_t now_ns)
 {
 	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 
-	if (q && is_elsewhere(qs, q, from, m)) {
+	if (q && (is_elsewhere(qs, q, from, m) || (m->token && is_at_rival(qs, q, from, m)))) {
 		COUNT(qs, q, moved);
 		s.status = RP_Q_MOVED;
+		s.other = q->own ? q->rival : q->dispatcher;
 	} else if (q && m->type == RP_QMSG_QACK) {
 		s = settle_ack(qs, q, m, from, now_ns);
 	} else if (q && m->type == RP_QMSG_GET) {
@@ -263,6 +285,19 @@ static void lost_report(struct rp_queues *qs, uint64_t node, const struct rp_qms
 		hold->report = true;
 }
 
+static void lost_notice(
+	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	const struct rp_span name = {m->name, m->name_length};
+	struct queue *q = name.length ? queue_find(qs, name) : NULL;
+
+	/* A recall is repeated by its timer. */
+	if (q && m->type == RP_QMSG_WITHDRAW && m->status == RP_Q_NOT_FOUND)
+		notice_settled(qs, q, node, m, now_ns);
+	else if (m->type == RP_QMSG_REPLY)
+		reply_lost(qs, q, node, m, now_ns);
+}
+
 void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
 {
 	struct message *msg;
@@ -292,9 +327,11 @@ void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 	case RP_QMSG_RESUME:
 		lost_report(qs, node, m);
 		break;
-	case RP_QMSG_REPLY:
-	case RP_QMSG_MOVED:
 	case RP_QMSG_WITHDRAW:
+	case RP_QMSG_REPLY:
+		lost_notice(qs, node, m, now_ns);
+		break;
+	case RP_QMSG_MOVED:
 	case RP_QMSG_TYPE_COUNT:
 		break;
 	}

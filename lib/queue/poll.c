@@ -52,6 +52,20 @@ static bool poll_pauses(struct rp_queues *qs, struct rp_list *list, uint64_t now
 	return false;
 }
 
+static bool poll_doubted(struct rp_queues *qs, uint64_t now_ns)
+{
+	for (unsigned i = 0; !rp_list_empty(&qs->doubted); i++) {
+		struct consumer *c = rp_list_entry(qs->doubted.next, struct consumer, ready);
+
+		if (c->pause_until_ns > now_ns)
+			return false;
+		if (i == POLL_BUDGET)
+			return true;
+		consumer_gone(qs, c, now_ns);
+	}
+	return false;
+}
+
 static bool poll_resuming(struct rp_queues *qs, uint64_t now_ns)
 {
 	for (unsigned i = 0; !rp_list_empty(&qs->resuming); i++) {
@@ -146,6 +160,7 @@ bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns)
 	more |= poll_pauses(qs, &qs->retry, now_ns);
 	more |= poll_pauses(qs, &qs->stalled, now_ns);
 	more |= poll_pauses(qs, &qs->suspended, now_ns);
+	more |= poll_doubted(qs, now_ns);
 	more |= poll_resuming(qs, now_ns);
 	more |= poll_requests(qs, now_ns);
 	more |= poll_foreign(qs, now_ns);
@@ -168,6 +183,7 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 	t = RP_MIN(t, FIRST(&qs->retry, struct consumer, ready, pause_until_ns));
 	t = RP_MIN(t, FIRST(&qs->stalled, struct consumer, ready, pause_until_ns));
 	t = RP_MIN(t, FIRST(&qs->suspended, struct consumer, ready, pause_until_ns));
+	t = RP_MIN(t, FIRST(&qs->doubted, struct consumer, ready, pause_until_ns));
 	t = RP_MIN(t, FIRST(&qs->resuming, struct host, timer, deadline_ns));
 	t = RP_MIN(t, FIRST(&qs->requests, struct request, timer, deadline_ns));
 	t = RP_MIN(t, FIRST(&qs->foreign, struct message, stay, stay_ns));

@@ -81,6 +81,7 @@ static int tables_init(struct rp_queues *qs)
 	error |= slab_init(&qs->requests_slab, sizeof(struct request), c->requests_max);
 	error |= slab_init(&qs->producers_slab, sizeof(struct producer), c->producers_max);
 	error |= slab_init(&qs->rejections, sizeof(struct rejection), c->messages_max);
+	error |= slab_init(&qs->notices, sizeof(struct notice), c->requests_max);
 	error |= blobs_init(&qs->names, c->queues_max);
 	error |= blobs_init(&qs->matches, c->consumers_max);
 	error |= blobs_init(&qs->tails, c->holds_max);
@@ -114,7 +115,7 @@ struct rp_queues *rp_queue_create(
 	qs->peer_deadline_ns = RP_NEVER;
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
-		&qs->suspended, &qs->resuming};
+		&qs->suspended, &qs->doubted, &qs->resuming};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	if (tables_init(qs) < 0) {
@@ -160,6 +161,7 @@ void rp_queue_destroy(struct rp_queues *qs)
 	slab_fini(&qs->requests_slab);
 	slab_fini(&qs->producers_slab);
 	slab_fini(&qs->rejections);
+	slab_fini(&qs->notices);
 	blobs_fini(&qs->names);
 	blobs_fini(&qs->matches);
 	blobs_fini(&qs->tails);

@@ -3,11 +3,13 @@
 
 /*
  * The queue engine of one shard: what this node does for each queue of that shard, in three roles
- * (spec/queues.md):
+ * (spec/queues.md).
  *
- *   producer's node	a put for a queue that another node dispatches: FORWARD, answered when TOOK
- *   dispatcher		holds the messages, binds each to one consumer, offers, redelivers
- *   consumer's host	shows offers to its clients, allocates mod_revision, passes acknowledges on
+ * - The producer's node: a put for a queue that another node dispatches: FORWARD, answered when
+ * TOOK.
+ * - The dispatcher: holds the messages, binds each to one consumer, offers, redelivers.
+ * - The consumer's host: shows offers to its clients, allocates mod_revision, passes acknowledges
+ * on.
  *
  * A queue whose dispatcher hosts its consumers goes through the same code without a frame.
  *
@@ -28,20 +30,29 @@
  * clone may chain, trim, cut and free it, on any lcore, but never writes to its bytes. A FORWARD is
  * the chain itself. A message that stays longer than `stay_ns` in buffers of another pool than
  * `pool` (a receive pool) is copied into `pool`.
- *
+ */
+
+/* clang-format off */
+/*
  * Fields of struct rp_qmsg that each type uses, next to type, name, hash, epoch, dispatcher:
  *
- *	FORWARD	 producer_*, flags REPEAT, payload; token: 0, or from a dispatcher that hands over,
- *its own sequence, growing DELIVER	 idx, alloc_node, uuid, attempt, token = life of the
- *consumer, mod_revision (0, or that of the event when it is sent again), payload ACCEPTED idx,
- *alloc_node, uuid, attempt, mod_revision REJECTED idx, alloc_node, uuid, attempt, status: REJECT,
- *STALL (came back unseen), NO_CONSUMER (idx 0: the consumer itself has left its life
- *`mod_revision`); token: 0, or a client's, answered by REPLY; flags NO_HOLDER QACK GET idx,
- *alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER REPLY	 token, idx, status,
- *count, attempt, mod_revision, payload MOVED	 nothing more WITHDRAW idx, alloc_node, uuid,
- *attempt, status: STALL = only if it was not shown yet RESUME	 uuid, token = life, mod_revision =
- *start_revision, flags RESUMES
+ * FORWARD   producer_*, flags REPEAT, payload; token: 0, or of a dispatcher that hands over its own
+ *           sequence, growing
+ * DELIVER   idx, alloc_node, uuid, attempt, token = life of the consumer, mod_revision (0, or that of
+ *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
+ * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again
+ * REJECTED  idx, alloc_node, uuid, attempt, status: REJECT, STALL (came back unseen), NO_CONSUMER
+ *           (idx 0: the consumer has left, its life is in mod_revision); token: 0, or a client's,
+ *           answered by REPLY; flags NO_HOLDER
+ * QACK GET  idx, alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER
+ * REPLY     token, idx, status, count, attempt, mod_revision, payload; status MOVED: alloc_node is the
+ *           node that may have it
+ * MOVED     nothing more
+ * WITHDRAW  idx, alloc_node, uuid, attempt, status: OK = a DELETE event; STALL = drop it if it was not
+ *           shown yet; NOT_FOUND = it was settled elsewhere, forget it
+ * RESUME    uuid, token = life, mod_revision = start_revision, flags RESUMES
  */
+/* clang-format on */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/* clang-format off */
 /*
  * The tables of the engine. A message is in exactly one place: the waiting list of its queue, the
  * bound list of one consumer, or one of the two forward lists of its queue. A consumer is known by
  * (queue, uuid) wherever it lives; one that lives here has a host part as well.
  *
- *	queue.c     creation, tables, counters, insight
- *	registry.c  who dispatches: learning, claiming, losing; nodes and their death
- *	dispatch.c  the dispatcher: index, choose, bind, offer, release
- *	settle.c    the dispatcher: accept, acknowledge, get, reject, resume
- *	forward.c   the producer's node
- *	host.c      the consumer's host
- *	request.c   acknowledges, gets and rejects of clients, here or on their way
- *	message.c   what comes in from other nodes
- *	poll.c      timers
+ * queue.c     creation, limits, insight           tables.c    queues, messages, consumers, nodes
+ * registry.c  who dispatches; nodes that die      dispatch.c  the dispatcher: choose, bind, offer
+ * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
+ * forward.c   the producer's node                 host.c      the consumer's host
+ * request.c   clients' acknowledges and gets      message.c   what other nodes send
+ * poll.c      timers                              audit.c     checks for tests
  */
+/* clang-format on */
 
 #include <base/assert.h>
 #include <base/list.h>
@@ -87,6 +86,7 @@ enum consumer_pause {
 	PAUSE_RETRY,	 /**< qs->retry: a refusal that passes soon */
 	PAUSE_STALL,	 /**< qs->stalled: the consumer's node had no room */
 	PAUSE_SUSPENDED, /**< qs->suspended: did not accept in time */
+	PAUSE_DOUBT,	 /**< qs->doubted: its record went, which may be an earlier life's */
 	PAUSE_PATH,	 /**< peer->blocked: its node cannot be sent to */
 };
 
@@ -115,6 +115,7 @@ struct consumer {
 	bool resend : 1;    /**< bound messages are to be sent again, before anything new */
 	bool away : 1;	    /**< its node says that it is not there, until it says otherwise */
 	bool probation : 1; /**< was suspended: one unaccepted offer at a time */
+	bool recorded : 1;  /**< its record came after its word that it is there */
 	bool restart : 1;   /**< its host refused for want of room: say when offers begin again */
 };
 
@@ -182,6 +183,15 @@ struct request {
 	bool retried; /**< sent on after MOVED, once */
 };
 
+/* A delivery was settled from elsewhere, and its host is still to be told. */
+struct notice {
+	struct rp_list link; /**< peer->notices */
+	struct queue *q;
+	uint64_t idx, alloc_node;
+	uint32_t attempt;
+	uint8_t uuid[RP_UUID_BYTES];
+};
+
 struct queue {
 	struct queue *hash_next;
 	struct rp_list idle;	     /**< qs->idle, longest untouched first */
@@ -195,6 +205,7 @@ struct queue {
 	struct producer *producers;
 	uint8_t *name; /**< blob */
 	uint64_t dispatcher;
+	uint64_t rival; /**< a node that dispatched it too, and may hold what it bound; 0 = none */
 	uint64_t sequence; /**< of the last idx given */
 	uint64_t order;	   /**< of the last forward, and identity of the last put */
 	uint64_t bytes;
@@ -205,7 +216,7 @@ struct queue {
 	uint32_t epoch;
 	uint32_t epoch_seen;
 	uint32_t depth, in_flight, unsent_count, sent_count;
-	uint16_t requests;
+	uint16_t requests; /**< and notices: what still refers to it */
 	uint8_t name_length;
 	bool own : 1;	  /**< this node dispatches: the record is its claim of this life */
 	bool recheck : 1; /**< elect again */
@@ -228,6 +239,7 @@ struct peer {
 	struct rp_list holds;	     /**< that it delivered here */
 	struct rp_list blocked;	     /**< consumers with PAUSE_PATH */
 	struct rp_list blocked_queues; /**< whose forwards wait for the path */
+	struct rp_list notices;
 };
 
 struct rp_queues {
@@ -240,7 +252,7 @@ struct rp_queues {
 	uint64_t bytes;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
-	struct slab rejections;
+	struct slab rejections, notices;
 	struct blobs names, matches, tails;
 
 	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask;
@@ -252,7 +264,7 @@ struct rp_queues {
 
 	struct rp_list work, later, idle, unclaimed;
 	struct rp_list offers, foreign, requests, producers;
-	struct rp_list retry, stalled, suspended, resuming;
+	struct rp_list retry, stalled, suspended, doubted, resuming;
 	uint64_t peer_deadline_ns;
 	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
 	struct rp_queue_counters counters;
@@ -334,6 +346,8 @@ void queue_recheck(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** The queue ends: nothing is in it, and nobody is there. */
 void queue_end(struct rp_queues *qs, struct queue *q);
 bool queue_is_unused(const struct queue *q);
+/** It is gone for good: what it holds is released. It may be freed by this. */
+void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
 
 /* dispatch.c */
@@ -363,6 +377,7 @@ struct settled {
 	enum rp_qstatus status;
 	uint32_t deleted, attempt;
 	uint64_t mod_revision;
+	uint64_t other; /**< MOVED: who may have it */
 	uint16_t tail_length;
 	struct rte_mbuf *payload;
 };
@@ -394,6 +409,14 @@ void settle_took(struct rp_queues *qs, struct message *m);
 /** An offer that may not have arrived: to be sent again to the same consumer. */
 void settle_lost(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+
+/* notice.c */
+/** Tells the host of the consumer, now or when there is a way, to forget a delivery. */
+void notice_settled(struct rp_queues *qs, struct queue *q, uint64_t node,
+	const struct rp_qmsg *about, uint64_t now_ns);
+void notices_send(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
+/** Nobody is there to be told any more. */
+void notices_drop(struct rp_queues *qs, struct peer *p);
 
 /* forward.c */
 void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns);
@@ -449,5 +472,7 @@ void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
 
 /* request.c */
 void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns);
+/** The queue's rival, when it can be asked; 0 = none. */
+uint64_t request_rival(struct rp_queues *qs, const struct queue *q);
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);

@@ -78,6 +78,17 @@ enum rp_dispatch queue_dispatch(
 	return rp_route_dispatch_of(v);
 }
 
+/*
+ * Two nodes that claim in the dark may take the same epoch. Their sequences start apart, so that
+ * their indexes, and with them the keys of their deliveries, differ: an acknowledge that knows no
+ * more than the key finds the right one. The upper 12 of 40 bits are the node's; what is left is
+ * enough for an epoch, and when it is not, the next epoch begins.
+ */
+static uint64_t first_sequence(uint64_t node)
+{
+	return (node * 0x9e3779b97f4a7c15ull >> 52) << 28;
+}
+
 bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	uint32_t seen = RP_MAX(q->epoch_seen, qs->epoch_floor);
@@ -87,7 +98,7 @@ bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	if (!epoch)
 		return false;
 	queue_set_dispatcher(qs, q, epoch, qs->config.node, true);
-	q->sequence = 0;
+	q->sequence = first_sequence(qs->config.node);
 	COUNT(qs, q, claims);
 	qs->ops.claimed(qs->ctx, queue_name(q), epoch);
 	rp_list_foreach (n, &q->consumers) {
@@ -133,10 +144,17 @@ bool queue_learn(
 	struct rp_queues *qs, struct queue *q, uint32_t epoch, uint64_t node, uint64_t now_ns)
 {
 	bool was_own = q->own;
+	int newer;
 
-	if (!node || epoch > RP_EPOCH_MAX ||
-		rp_route_dispatcher_compare(epoch, node, q->epoch, q->dispatcher) <= 0)
+	if (!node || epoch > RP_EPOCH_MAX)
 		return false;
+	newer = rp_route_dispatcher_compare(epoch, node, q->epoch, q->dispatcher);
+	if (newer < 0 && node != q->dispatcher)
+		q->rival = node;
+	if (newer <= 0)
+		return false;
+	if (q->dispatcher && q->dispatcher != node)
+		q->rival = q->dispatcher;
 	queue_set_dispatcher(qs, q, epoch, node, false);
 	if (is_self(qs, node)) {
 		/* An earlier life of this node: only a claim of this one may give indexes out. */
@@ -223,9 +241,23 @@ static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint6
 		consumer_update(qs, c);
 		return;
 	}
+	/* Or it has come back, and this is of the life before: a record of this one follows soon.
+	 */
+	if (c->life && !c->recorded) {
+		consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
+		return;
+	}
+	consumer_gone(qs, c, now_ns);
+}
+
+void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct queue *q = c->q;
+
 	consumer_place(qs, c, 0, 0);
 	dispatch_release_all(qs, c, now_ns);
 	consumer_tidy(qs, c);
+	queue_work(qs, q);
 }
 
 int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
@@ -298,6 +330,8 @@ void rp_queue_set_node(
 	}
 	if (state != RP_NODE_ONLINE)
 		queues_recheck(qs, &p->queues);
+	if (state == RP_NODE_GONE)
+		notices_drop(qs, p);
 	peer_unblock(qs, p);
 }
 
@@ -353,6 +387,7 @@ void rp_queue_on_room(struct rp_queues *qs, uint64_t node, uint64_t now_ns)
 	if (!p)
 		return;
 	host_reports(qs, p, now_ns);
+	notices_send(qs, p, now_ns);
 	peer_unblock(qs, p);
 }
 
@@ -363,12 +398,8 @@ static void peer_offer(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 
 	rp_list_foreach_safe (n, next, &p->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, at_node);
-		struct queue *q = c->q;
 
-		consumer_place(qs, c, 0, 0);
-		dispatch_release_all(qs, c, now_ns);
-		consumer_tidy(qs, c);
-		queue_work(qs, q);
+		consumer_gone(qs, c, now_ns);
 	}
 }
 

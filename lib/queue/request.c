@@ -99,6 +99,13 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 	return s;
 }
 
+uint64_t request_rival(struct rp_queues *qs, const struct queue *q)
+{
+	const struct peer *p = peer_find(qs, q->rival);
+
+	return p && p->state == RP_NODE_ONLINE && !p->lost && !is_self(qs, q->rival) ? q->rival : 0;
+}
+
 /* Which node settles it, or 0 and *status. */
 static uint64_t request_node(
 	struct rp_queues *qs, struct request *r, enum rp_qstatus *status, uint64_t now_ns)
@@ -122,7 +129,7 @@ static uint64_t request_node(
 		return qs->config.node;
 	switch (queue_dispatch(qs, r->q, RP_CLAIM_NONE, now_ns)) {
 	case RP_DISPATCH_LOCAL:
-		return qs->config.node;
+		return request_rival(qs, r->q) ? r->q->rival : qs->config.node;
 	case RP_DISPATCH_REMOTE:
 		return r->q->dispatcher;
 	case RP_DISPATCH_UNKNOWN:
@@ -198,20 +205,18 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		return;
 	}
 	if (m->status == RP_Q_MOVED) {
-		enum rp_qstatus status = RP_Q_UNREACHABLE;
-		uint64_t node = r->retried ? 0 : r->q->dispatcher;
+		uint64_t node = m->alloc_node;
 
 		rte_pktmbuf_free(m->payload);
-		r->retried = true;
-		if (!node || node == from) {
-			request_fail(qs, r, status);
-			return;
-		}
-		if (!is_self(qs, node)) {
+		s = (struct settled){.status = r->kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+		if (!r->retried && node && node != from && !is_self(qs, node)) {
+			r->retried = true;
 			request_send(qs, r, node, now_ns);
 			return;
 		}
-		s = request_here(qs, r, now_ns);
+		/* Neither has it; or it is to be looked for here. */
+		if (!r->retried && is_self(qs, node))
+			s = request_here(qs, r, now_ns);
 	} else {
 		request_settle_hold(qs, r, s.status);
 	}

@@ -100,7 +100,7 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 static void settle_tell_host(struct rp_queues *qs, struct queue *q, const struct consumer *c,
 	const struct rp_qmsg *about, uint64_t from, uint64_t now_ns)
 {
-	struct rp_qmsg msg;
+	struct rp_qmsg gone = *about;
 
 	if (!c->node || (c->node == from && !is_self(qs, from)))
 		return;
@@ -111,13 +111,8 @@ static void settle_tell_host(struct rp_queues *qs, struct queue *q, const struct
 			hold_done(qs, h, false);
 		return;
 	}
-	msg = qmsg_for(q, RP_QMSG_WITHDRAW);
-	msg.idx = about->idx;
-	msg.alloc_node = about->alloc_node;
-	msg.attempt = about->attempt;
-	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
-	msg.status = RP_Q_NOT_FOUND;
-	qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+	memcpy(gone.uuid, c->uuid, RP_UUID_BYTES);
+	notice_settled(qs, q, c->node, &gone, now_ns);
 }
 
 struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
@@ -259,6 +254,7 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		}
 	}
 	consumer_place(qs, c, node, life);
+	c->recorded = false;
 	queue_work(qs, q);
 }
 
@@ -296,6 +292,9 @@ void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, ui
 	}
 	if (!c->host || is_self(qs, node))
 		c->record_node = node;
+	c->recorded = true;
+	if (c->pause == PAUSE_DOUBT)
+		consumer_unpause(qs, c);
 	if (!c->host && c->said_node && c->said_node == node) {
 		c->said_node = 0;
 		settle_resume(qs, c->q, c, node, c->said_life, c->said_revision, now_ns);
@@ -305,14 +304,8 @@ void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, ui
 void settle_leave(
 	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns)
 {
-	struct queue *q = c->q;
-
-	if (c->node != node || c->life != life)
-		return;
-	consumer_place(qs, c, 0, 0);
-	dispatch_release_all(qs, c, now_ns);
-	consumer_tidy(qs, c);
-	queue_work(qs, q);
+	if (c->node == node && c->life == life)
+		consumer_gone(qs, c, now_ns);
 }
 
 void settle_refused(

@@ -279,9 +279,10 @@ struct peer *peer_get(struct rp_queues *qs, uint64_t node)
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(qs->peers); i++) {
 		p = &qs->peers[i];
 		/* A node that is gone leaves its slot when nothing here refers to it. */
-		if (p->node && !(p->state == RP_NODE_GONE && i > 0 && rp_list_empty(&p->queues) &&
-				       rp_list_empty(&p->consumers) && rp_list_empty(&p->holds) &&
-				       rp_list_empty(&p->blocked_queues)))
+		if (p->node &&
+			!(p->state == RP_NODE_GONE && i > 0 && rp_list_empty(&p->queues) &&
+				rp_list_empty(&p->consumers) && rp_list_empty(&p->holds) &&
+				rp_list_empty(&p->blocked_queues) && rp_list_empty(&p->notices)))
 			continue;
 		*p = (struct peer){.node = node, .fence_ns = RP_NEVER, .offer_ns = RP_NEVER};
 		rp_list_init(&p->queues);
@@ -289,6 +290,7 @@ struct peer *peer_get(struct rp_queues *qs, uint64_t node)
 		rp_list_init(&p->holds);
 		rp_list_init(&p->blocked);
 		rp_list_init(&p->blocked_queues);
+		rp_list_init(&p->notices);
 		return p;
 	}
 	return NULL;

@@ -110,7 +110,7 @@ static void test_one_node_sends_nothing(void **state)
 	struct client *cl;
 
 	ok(c, waiting);
-	assert_int_equal(answer_of(c, waiting)->idx & RP_SEQUENCE_MAX, 1);
+	assert_true(answer_of(c, waiting)->idx > 0);
 	assert_int_equal(totals_of(c, 0).held, 1);
 	cl = open_consumer(c, 0, Q, 1, 0, NULL);
 	put(c, 0, Q, "after", 2);

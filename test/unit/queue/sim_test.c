@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Random runs from seeds: `queue_sim_test [first seed [how many]]`. What must hold in each:
+ *
+ *   - an accepted put is delivered, unless a node died; an acknowledged message never again
+ *   - a message is with one consumer at a time: another gets it only after the first left,
+ * rejected, was fenced or lost its node
+ *   - a consumer that returns gets what it missed, no more
+ *   - with one consumer that never ends, order holds for each producer's node
+ *   - at the end every table is empty and every buffer back
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster.h"
+
+#define MESSAGES_MAX 4000
+#define DELIVERIES_MAX 64
+#define LIVE_MAX 12
+
+struct delivery {
+	unsigned client, event;
+	bool over; /**< its holder may not have it any more */
+};
+
+struct message {
+	unsigned token, node, queue, serial;
+	bool acked;	 /**< a client was told so */
+	bool ack_unsure; /**< an acknowledge went out whose answer was lost */
+	struct delivery deliveries[DELIVERIES_MAX];
+	unsigned delivery_count;
+};
+
+/* A uuid of one queue, with the watch that it has now. */
+struct member {
+	unsigned queue, uuid, client;
+	uint64_t seen_revision, closed_ns;
+	bool open, dead;
+};
+
+struct pending_ack {
+	unsigned token, message, member;
+	uint64_t idx, due_ns;
+	bool sent;
+};
+
+struct shape {
+	const char *name;
+	unsigned nodes, queues, members, messages;
+	bool cuts, long_cuts, blocks, ends, rejects, mutes, kills, race;
+};
+
+struct sim {
+	const struct shape *shape;
+	struct cluster *c;
+	struct rp_rand rand;
+	struct message messages[MESSAGES_MAX];
+	unsigned message_count, serials[NODES_MAX];
+	struct member members[LIVE_MAX];
+	unsigned cursor[CLIENTS_MAX]; /**< events looked at */
+	unsigned owner[CLIENTS_MAX];  /**< member of the client */
+	uint64_t floor[CLIENTS_MAX];  /**< start_revision */
+	struct pending_ack *acks;
+	unsigned ack_count, ack_size;
+	unsigned last_serial[QUEUES_MAX][NODES_MAX];
+	unsigned kills, killed;
+	uint64_t cut_until_ns[NODES_MAX][NODES_MAX];
+};
+
+static const char *const queue_names[] = {"q0", "q1", "q2", "q3"};
+
+static uint64_t below(struct sim *s, uint64_t n)
+{
+	return rp_rand_below(&s->rand, n);
+}
+
+static bool chance(struct sim *s, unsigned one_in)
+{
+	return below(s, one_in) == 0;
+}
+
+static unsigned alive(struct sim *s)
+{
+	unsigned node;
+
+	do
+		node = (unsigned)below(s, s->shape->nodes);
+	while (s->c->nodes[node].dead);
+	return node;
+}
+
+/* ---- consumers ---- */
+
+static void member_over(struct sim *s, unsigned member)
+{
+	for (unsigned i = 0; i < s->message_count; i++) {
+		struct message *m = &s->messages[i];
+
+		for (unsigned d = 0; d < m->delivery_count; d++) {
+			if (s->owner[m->deliveries[d].client] == member)
+				m->deliveries[d].over = true;
+		}
+	}
+}
+
+static void member_open(struct sim *s, unsigned member, unsigned node, uint64_t revision)
+{
+	static const char *const fields[] = {"", ";prefetch=3", ";prefetch=40", ";prefetch=400"};
+	struct member *m = &s->members[member];
+	struct client *cl;
+
+	/* A new life lets go of what the old one held. */
+	if (!revision)
+		member_over(s, member);
+	s->floor[s->c->client_count] = revision;
+	s->owner[s->c->client_count] = member;
+	cl = open_consumer(s->c, node, queue_names[m->queue], m->uuid, revision,
+		fields[below(s, RP_ARRAY_SIZE(fields))]);
+	m->client = (unsigned)(cl->handle - 1);
+	m->open = true;
+	m->dead = false;
+}
+
+static void member_close(struct sim *s, unsigned member, enum rp_queue_close how)
+{
+	struct member *m = &s->members[member];
+
+	close_consumer(s->c, &s->c->clients[m->client], how);
+	m->open = false;
+	m->closed_ns = s->c->now_ns;
+	if (how == RP_QUEUE_CLOSE_LEFT) {
+		m->dead = true;
+		member_over(s, member);
+		publish_consumer(s->c, queue_names[m->queue], m->uuid, "");
+	}
+}
+
+/* Ends, and returns: sometimes in time, sometimes as a new life, sometimes elsewhere. */
+static void members_step(struct sim *s)
+{
+	for (unsigned i = 0; i < s->shape->members; i++) {
+		struct member *m = &s->members[i];
+		struct client *cl = &s->c->clients[m->client];
+
+		if (m->open && !cl->open) { /* its node died, or the engine ended it */
+			m->open = false;
+			m->closed_ns = s->c->now_ns;
+		}
+		if (!m->open && !m->dead && s->c->now_ns >= m->closed_ns + 990 * MS) {
+			m->dead = true;
+			member_over(s, i);
+		}
+		if (m->open && s->shape->ends && chance(s, 3000))
+			member_close(
+				s, i, chance(s, 4) ? RP_QUEUE_CLOSE_LEFT : RP_QUEUE_CLOSE_ENDED);
+		else if (!m->open && chance(s, m->dead ? 3000 : 3000))
+			member_open(s, i,
+				chance(s, 3) || s->c->nodes[cl->node].dead ? alive(s) : cl->node,
+				chance(s, 3) || s->c->nodes[cl->node].dead ? 0
+									   : m->seen_revision + 1);
+		if (!m->open && s->c->nodes[cl->node].dead)
+			continue;
+		cl = &s->c->clients[m->client];
+		if (s->shape->mutes && m->open && chance(s, cl->mute ? 20000 : 60000))
+			cl->mute = !cl->mute;
+		if (s->shape->blocks && m->open && chance(s, cl->blocked ? 50 : 500)) {
+			if (cl->blocked)
+				room(s->c, cl);
+			else
+				cl->blocked = true;
+		}
+	}
+}
+
+/* ---- what clients see ---- */
+
+static void ack_later(struct sim *s, unsigned message, unsigned member, uint64_t idx)
+{
+	if (s->ack_count == s->ack_size) {
+		s->ack_size = s->ack_size ? 2 * s->ack_size : 1024;
+		s->acks = realloc(s->acks, s->ack_size * sizeof(*s->acks));
+		assert_non_null(s->acks);
+	}
+	s->acks[s->ack_count++] = (struct pending_ack){.message = message,
+		.member = member,
+		.idx = idx,
+		.due_ns = s->c->now_ns + below(s, 30 * MS)};
+}
+
+static struct delivery *delivery_of(struct sim *s, struct message *m, unsigned member, uint64_t idx)
+{
+	for (unsigned d = 0; d < m->delivery_count; d++) {
+		struct delivery *x = &m->deliveries[d];
+		const struct event *e = &s->c->clients[x->client].events[x->event];
+
+		if (s->owner[x->client] == member && e->idx == idx && !x->over)
+			return x;
+	}
+	return NULL;
+}
+
+static void withdrawn(struct sim *s, unsigned member, uint64_t idx)
+{
+	for (unsigned i = 0; i < s->message_count; i++) {
+		struct delivery *d = delivery_of(s, &s->messages[i], member, idx);
+
+		if (d)
+			d->over = true;
+	}
+}
+
+static void put_event(struct sim *s, unsigned client, unsigned event)
+{
+	const struct event *e = &s->c->clients[client].events[event];
+	unsigned member = s->owner[client];
+	struct message *m = &s->messages[e->value - 1];
+	struct delivery *again;
+
+	assert_true(e->value >= 1 && e->value <= s->message_count);
+	if (m->acked && !s->kills)
+		fail_msg("message %u: delivered after its acknowledge", (unsigned)e->value);
+	assert_true(e->revision >= s->floor[client]);
+	again = delivery_of(s, m, member, e->idx);
+	if (again) {
+		/* Unchanged, and only what the watch did not have. */
+		const struct event *o = &s->c->clients[again->client].events[again->event];
+
+		assert_true(again->client != client);
+		if (o->attempt == e->attempt)
+			assert_true(o->revision == e->revision || !s->floor[client]);
+		again->client = client;
+		again->event = event;
+	}
+	for (unsigned d = 0; !again && d < m->delivery_count; d++) {
+		if (!m->deliveries[d].over && !s->kills)
+			fail_msg("message %u: at uuid %u while uuid %u holds it",
+				(unsigned)e->value, s->members[member].uuid,
+				s->members[s->owner[m->deliveries[d].client]].uuid);
+	}
+	if (!again) {
+		assert_true(m->delivery_count < DELIVERIES_MAX);
+		m->deliveries[m->delivery_count++] =
+			(struct delivery){.client = client, .event = event};
+	}
+	s->members[member].seen_revision = RP_MAX(s->members[member].seen_revision, e->revision);
+	if (s->shape->members == s->shape->queues && !s->shape->ends && !s->shape->kills &&
+		!s->shape->mutes && !s->shape->race && !s->shape->long_cuts) {
+		unsigned *last = &s->last_serial[m->queue][m->node];
+
+		if (m->serial <= *last)
+			fail_msg("message %u: number %u of node %u came after %u",
+				(unsigned)e->value, m->serial, m->node, *last);
+		*last = m->serial;
+	}
+	if (s->shape->rejects && chance(s, 30)) {
+		const struct client *cl = &s->c->clients[client];
+
+		if (cl->open) {
+			reject(s->c, cl->node, queue_names[m->queue], s->members[member].uuid,
+				e->idx);
+			withdrawn(s, member, e->idx);
+			return;
+		}
+	}
+	ack_later(s, (unsigned)e->value - 1, member, e->idx);
+}
+
+static void events_step(struct sim *s)
+{
+	for (unsigned i = 0; i < s->c->client_count; i++) {
+		const struct client *cl = &s->c->clients[i];
+
+		for (; s->cursor[i] < cl->event_count; s->cursor[i]++) {
+			if (cl->events[s->cursor[i]].deleted)
+				withdrawn(s, s->owner[i], cl->events[s->cursor[i]].idx);
+			else
+				put_event(s, i, s->cursor[i]);
+		}
+	}
+}
+
+static void acks_step(struct sim *s)
+{
+	for (unsigned i = 0; i < s->ack_count;) {
+		struct pending_ack *a = &s->acks[i];
+		struct message *m = &s->messages[a->message];
+		const struct member *member = &s->members[a->member];
+		const struct answer *answer = a->sent ? answer_of(s->c, a->token) : NULL;
+		unsigned node = s->c->clients[member->client].node;
+
+		if (!a->sent && a->due_ns <= s->c->now_ns && s->c->token_count < TOKENS_MAX - 100) {
+			if (s->c->nodes[node].dead || chance(s, 5))
+				node = alive(s);
+			a->token = ack(s->c, node, queue_names[m->queue], member->uuid, a->idx, 0);
+			a->sent = true;
+			continue;
+		}
+		if (answer && answer->done) {
+			bool again = answer->status == RP_Q_UNREACHABLE ||
+				     answer->status == RP_Q_NO_DISPATCHER ||
+				     answer->status == RP_Q_LIMIT;
+
+			if (answer->status == RP_Q_OK && answer->deleted) {
+				assert_false(m->acked && !s->kills);
+				m->acked = true;
+			} else if (again) {
+				m->ack_unsure = true;
+				a->sent = false;
+				a->due_ns = s->c->now_ns + 50 * MS;
+				i++;
+				continue;
+			} else if (answer->status == RP_Q_OK && m->ack_unsure) {
+				m->acked = true;
+			}
+			*a = s->acks[--s->ack_count];
+			continue;
+		}
+		/* Its node died with the answer. */
+		if (a->sent && s->kills && a->due_ns + 20 * SEC < s->c->now_ns) {
+			*a = s->acks[--s->ack_count];
+			continue;
+		}
+		i++;
+	}
+}
+
+/* ---- faults ---- */
+
+static void network_step(struct sim *s)
+{
+	struct cluster *c = s->c;
+
+	for (unsigned a = 1; a < s->shape->nodes; a++) {
+		for (unsigned b = 0; b < a; b++) {
+			if (c->nodes[a].dead || c->nodes[b].dead)
+				continue;
+			if (!c->up[a][b] && s->cut_until_ns[a][b] <= c->now_ns) {
+				cluster_join(c, a, b);
+			} else if (c->up[a][b] && s->shape->cuts && chance(s, 4000)) {
+				uint64_t most = s->shape->long_cuts && chance(s, 3) ? 8 * SEC : SEC;
+
+				cluster_cut(c, a, b);
+				s->cut_until_ns[a][b] = c->now_ns + below(s, most);
+			}
+		}
+	}
+}
+
+static void kills_step(struct sim *s, uint64_t *back_ns, unsigned *down)
+{
+	struct cluster *c = s->c;
+
+	if (!s->shape->kills)
+		return;
+	if (*down < NODES_MAX && *back_ns <= c->now_ns) {
+		unsigned node = *down;
+
+		cluster_start(c, node);
+		for (unsigned b = 0; b < s->shape->nodes; b++) {
+			if (b != node)
+				cluster_join(c, node, b);
+		}
+		*down = NODES_MAX;
+		*back_ns = c->now_ns + 10 * SEC;
+	} else if (*down == NODES_MAX && *back_ns <= c->now_ns && chance(s, 20000)) {
+		*down = (unsigned)below(s, s->shape->nodes);
+		s->kills++;
+		cluster_kill(c, *down);
+		*back_ns = c->now_ns + 4 * SEC + below(s, 8 * SEC);
+		s->killed = *down;
+	}
+	/* Known as dead for L, its node is not Online any more. */
+	if (*down < NODES_MAX && *back_ns < c->now_ns + 2 * SEC)
+		cluster_state(c, *down, RP_NODE_SPARE);
+}
+
+static void puts_step(struct sim *s)
+{
+	unsigned burst = chance(s, 400) ? (unsigned)below(s, 60) : 0;
+
+	while (burst-- > 0 && s->message_count < s->shape->messages) {
+		struct message *m = &s->messages[s->message_count];
+		char tail[32];
+
+		m->node = alive(s);
+		m->queue = (unsigned)below(s, s->shape->queues);
+		m->serial = ++s->serials[m->node];
+		snprintf(tail, sizeof(tail), "n%u-%u", m->node, m->serial);
+		s->message_count++;
+		m->token = put(s->c, m->node, queue_names[m->queue], tail, s->message_count);
+	}
+}
+
+/* ---- a run ---- */
+
+static bool is_done(struct sim *s)
+{
+	for (unsigned i = 0; i < s->shape->nodes; i++) {
+		struct rp_queue_totals t;
+
+		if (s->c->nodes[i].dead)
+			return false;
+		rp_queue_get_totals(s->c->nodes[i].qs, &t);
+		if (t.messages || t.requests || t.holds)
+			return false;
+	}
+	return s->ack_count == 0;
+}
+
+/* Everybody is well again: what is held is acknowledged, what waits is delivered. */
+static void finish(struct sim *s)
+{
+	for (unsigned i = 0; i < s->shape->nodes; i++) {
+		if (s->c->nodes[i].dead)
+			cluster_start(s->c, i);
+	}
+	for (unsigned a = 1; a < s->shape->nodes; a++) {
+		for (unsigned b = 0; b < a; b++)
+			cluster_join(s->c, a, b);
+	}
+	for (unsigned i = 0; i < s->shape->nodes; i++)
+		cluster_state(s->c, i, RP_NODE_ONLINE);
+	s->c->full_one_in = 0;
+	for (unsigned round = 0; round < 400 && !is_done(s); round++) {
+		for (unsigned i = 0; i < s->shape->members; i++) {
+			struct member *m = &s->members[i];
+			struct client *cl = &s->c->clients[m->client];
+
+			if (!cl->open)
+				m->open = false;
+			cl->mute = false;
+			if (cl->blocked && cl->open)
+				room(s->c, cl);
+			/* A fresh uuid now and then, for what all others rejected. */
+			if (!m->open || (round % 100 == 50 && s->shape->rejects)) {
+				if (m->open)
+					member_close(s, i, RP_QUEUE_CLOSE_LEFT);
+				m->uuid += 10;
+				member_open(s, i, alive(s), 0);
+			}
+		}
+		for (unsigned k = 0; k < 100; k++) {
+			cluster_run(s->c, MS);
+			events_step(s);
+			acks_step(s);
+		}
+	}
+}
+
+static void check_end(struct sim *s)
+{
+	uint64_t acks = 0, accepted = 0;
+
+	cluster_audit(s->c);
+	for (unsigned i = 0; i < s->message_count; i++) {
+		const struct message *m = &s->messages[i];
+		const struct answer *a = answer_of(s->c, m->token);
+
+		if (!a->done && !s->kills)
+			fail_msg("message %u: its put was not answered", i + 1);
+		if (!a->done || a->status != RP_Q_OK)
+			continue;
+		accepted++;
+		if (m->delivery_count == 0 && !s->kills)
+			fail_msg("message %u: accepted and never delivered", i + 1);
+	}
+	for (unsigned i = 0; i < s->shape->nodes; i++) {
+		struct rp_queue_totals t;
+
+		rp_queue_get_totals(s->c->nodes[i].qs, &t);
+		if (t.messages || t.holds || t.requests)
+			fail_msg("node %u: left are %u messages, %u holds, %u requests", i,
+				t.messages, t.holds, t.requests);
+		acks += t.counters.acks;
+	}
+	if (!s->kills)
+		assert_int_equal(acks, accepted);
+	assert_true(accepted > s->message_count / 2);
+}
+
+static void run(const struct shape *shape, uint64_t seed)
+{
+	const struct rp_queue_config config = {.forward_window = 64 + seed % 3 * 200};
+	struct sim *s = calloc(1, sizeof(*s));
+	uint64_t back_ns = 0;
+	unsigned down = NODES_MAX;
+
+	assert_non_null(s);
+	print_message("%s, seed %llu\n", shape->name, (unsigned long long)seed);
+	s->shape = shape;
+	s->rand.state = seed;
+	s->c = cluster_new(shape->nodes, seed ^ 0x5eed, &config);
+	s->c->step_ns = MS / 4;
+	s->c->delay_min_ns = MS / 10;
+	s->c->delay_max_ns = 3 * MS;
+	s->c->registry_ns = MS + below(s, 20) * MS;
+	s->c->full_one_in = 15;
+	for (unsigned i = 0; i < shape->members; i++) {
+		s->members[i].queue = i % shape->queues;
+		s->members[i].uuid = 1 + i;
+		member_open(s, i, alive(s), 0);
+	}
+	if (!shape->race)
+		cluster_run(s->c, 100 * MS);
+	for (unsigned step = 0; step < 400000; step++) {
+		puts_step(s);
+		network_step(s);
+		kills_step(s, &back_ns, &down);
+		members_step(s);
+		cluster_run(s->c, s->c->step_ns);
+		events_step(s);
+		acks_step(s);
+		if (step % 1024 == 0)
+			cluster_audit(s->c);
+		if (s->message_count == shape->messages && step > 40000)
+			break;
+	}
+	finish(s);
+	check_end(s);
+	for (unsigned i = 0; i < shape->members; i++) {
+		if (s->members[i].open)
+			member_close(s, i, RP_QUEUE_CLOSE_LEFT);
+	}
+	cluster_free(s->c);
+	free(s->acks);
+	free(s);
+}
+
+static uint64_t seed_first = 1, seed_count = 6;
+
+static void runs(const struct shape *shape)
+{
+	for (uint64_t seed = seed_first; seed < seed_first + seed_count; seed++)
+		run(shape, seed);
+}
+
+static void test_order(void **state)
+{
+	runs(&(struct shape){.name = "order",
+		.nodes = 3,
+		.queues = 3,
+		.members = 3,
+		.messages = 1500,
+		.cuts = true,
+		.blocks = true});
+}
+
+static void test_two_consumers(void **state)
+{
+	runs(&(struct shape){.name = "two consumers",
+		.nodes = 3,
+		.queues = 2,
+		.members = 6,
+		.messages = 1500,
+		.cuts = true,
+		.blocks = true,
+		.rejects = true});
+}
+
+static void test_claims_at_once(void **state)
+{
+	runs(&(struct shape){.name = "claims at once",
+		.nodes = 3,
+		.queues = 3,
+		.members = 6,
+		.messages = 1500,
+		.cuts = true,
+		.race = true});
+}
+
+static void test_consumers_come_and_go(void **state)
+{
+	runs(&(struct shape){.name = "come and go",
+		.nodes = 3,
+		.queues = 2,
+		.members = 6,
+		.messages = 1500,
+		.cuts = true,
+		.blocks = true,
+		.ends = true,
+		.rejects = true,
+		.mutes = true});
+}
+
+static void test_long_cuts(void **state)
+{
+	runs(&(struct shape){.name = "long cuts",
+		.nodes = 3,
+		.queues = 2,
+		.members = 4,
+		.messages = 1500,
+		.cuts = true,
+		.long_cuts = true,
+		.ends = true});
+}
+
+static void test_nodes_die(void **state)
+{
+	runs(&(struct shape){.name = "nodes die",
+		.nodes = 3,
+		.queues = 3,
+		.members = 6,
+		.messages = 1500,
+		.cuts = true,
+		.blocks = true,
+		.ends = true,
+		.rejects = true,
+		.mutes = true,
+		.kills = true,
+		.race = true});
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_two_consumers),
+		cmocka_unit_test(test_claims_at_once),
+		cmocka_unit_test(test_consumers_come_and_go),
+		cmocka_unit_test(test_long_cuts),
+		cmocka_unit_test(test_nodes_die),
+	};
+
+	if (argc > 1)
+		seed_first = strtoull(argv[1], NULL, 10);
+	if (argc > 1)
+		seed_count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
+}
