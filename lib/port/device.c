@@ -28,7 +28,7 @@ static bool is_pci_address(const char *s)
 	return sscanf(s, "%2x:%2x.%1x%n", &bus, &slot, &function, &used) == 3 && s[used] == '\0';
 }
 
-static bool is_mac(const char *s, uint8_t mac[6])
+bool port_mac_parse(const char *s, uint8_t mac[6])
 {
 	unsigned b[6];
 	int used = 0;
@@ -90,7 +90,7 @@ int port_device_parse(const char *text, struct port_device *d, char *error, size
 		return port_fail(error, error_size, -EINVAL,
 			"device \"%s\": its name is empty or too long", text);
 	memcpy(d->name, text, length);
-	if (is_mac(d->name, d->mac))
+	if (port_mac_parse(d->name, d->mac))
 		d->bus = PORT_BUS_MAC;
 	else if (is_pci_address(d->name))
 		d->bus = PORT_BUS_PCI;

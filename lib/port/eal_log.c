@@ -30,6 +30,7 @@ static struct {
 	char kept[LINES_KEPT][LINE_BYTES];
 	uint32_t kept_level[LINES_KEPT];
 	uint64_t count; /* lines that were ever kept */
+	bool quiet;
 } logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int port_fail(char *error, size_t error_size, int code, const char *format, ...)
@@ -65,7 +66,8 @@ static void end_line(void)
 	logs.kept_level[i] = logs.level;
 	logs.count++;
 	logs.length = 0;
-	RP_LOG(RP_LOG_PORT, level_of(logs.level), "dpdk: %s", logs.kept[i]);
+	RP_LOG(RP_LOG_PORT, logs.quiet ? RP_LOG_DEBUG : level_of(logs.level), "dpdk: %s",
+		logs.kept[i]);
 }
 
 static ssize_t on_write(void *cookie, const char *text, size_t size)
@@ -106,6 +108,13 @@ void port_log_close(void)
 	rte_openlog_stream(NULL);
 	fclose(logs.stream);
 	logs.stream = NULL;
+}
+
+void port_log_quiet(bool quiet)
+{
+	pthread_mutex_lock(&logs.lock);
+	logs.quiet = quiet;
+	pthread_mutex_unlock(&logs.lock);
 }
 
 uint64_t port_log_mark(void)

@@ -143,6 +143,8 @@ static int complete_args(struct rp_port *p)
 			p->mac[2], p->mac[3], p->mac[4], p->mac[5]);
 		if (!given)
 			rc = port_device_set(&p->device, "mac", text, false);
+		else
+			port_mac_parse(given, p->mac);
 	}
 	if (rc == 0 && p->driver.queues_devarg[0] != '\0') {
 		snprintf(text, sizeof(text), "%u",
@@ -242,6 +244,9 @@ static int set_up(struct rp_port *p, char *error, size_t error_size)
 	p->redials = p->driver.redial != PORT_REDIAL_NONE &&
 		     (p->driver.redial_when[0] == '\0' ||
 			     port_device_is(&p->device, p->driver.redial_when));
+	/* Until the device is there: what its driver can do without being asked. */
+	p->flags = (p->driver.isolated ? RP_PORT_ISOLATED : 0) |
+		   (p->driver.chains ? RP_PORT_TX_CHAINS : 0);
 	p->rx_descriptors =
 		(uint16_t)(c->rx_descriptors > 0 ? c->rx_descriptors : p->driver.rings_rx);
 	p->tx_descriptors =
@@ -249,8 +254,10 @@ static int set_up(struct rp_port *p, char *error, size_t error_size)
 	rc = create_queues(p, error, error_size);
 	if (rc == 0)
 		rc = claim_socket(p, error, error_size);
+	port_log_quiet(p->redials);
 	if (rc == 0)
 		rc = port_plug(p, error, error_size);
+	port_log_quiet(false);
 	if (rc < 0 && p->redials && rc != -ENOTSUP && rc != -EINVAL && rc != -ENOMEM) {
 		/* Its peer is not there yet: that is no fault, the port goes on trying. */
 		RP_LOG(RP_LOG_PORT, RP_LOG_INFO, "%s: no peer yet: %s", p->device.name,

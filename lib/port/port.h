@@ -143,8 +143,9 @@ const struct rp_port_counters *rp_port_counters(const struct rp_port *port);
 bool rp_port_link_up(const struct rp_port *port);
 
 /**
- * Control thread, about every 100 ms. Follows the link state and redials a peer that has been away
- * for a second, with the shards parked. True when the link changed.
+ * Control thread, about every 100 ms. Follows the link state, and redials a peer that has been away
+ * for as long as the driver file says. The shards are parked for microseconds, not for the redial.
+ * True when the link changed.
  */
 bool rp_port_supervise(struct rp_port *port, uint64_t now_ns);
 

@@ -17,8 +17,6 @@
 
 #define EAL_ARGS_SIZE 1024
 #define DRAIN_ROUNDS 64
-/** A redial shall not hit a peer that is just answering the last one. */
-#define REDIAL_NS_MIN (1 * RP_NS_PER_S)
 
 /* What was asked of a device, for one rte_eth_dev_configure(). */
 struct negotiated {
@@ -385,6 +383,7 @@ static void redial(struct rp_port *p)
 	int rc;
 
 	PORT_COUNT(&p->counters, redials, 1);
+	port_log_quiet(true);
 	if (p->driver.redial == PORT_REDIAL_REPLUG || !p->plugged) {
 		port_unplug(p);
 		rc = port_plug(p, error, sizeof(error));
@@ -392,6 +391,7 @@ static void redial(struct rp_port *p)
 		port_stop(p);
 		rc = port_start(p, error, sizeof(error));
 	}
+	port_log_quiet(false);
 	if (rc < 0) {
 		PORT_COUNT(&p->counters, redial_failures, 1);
 		RP_LOG(RP_LOG_PORT, RP_LOG_DEBUG, "%s: redial: %s", p->device.name, error);
@@ -401,7 +401,8 @@ static void redial(struct rp_port *p)
 bool rp_port_supervise(struct rp_port *p, uint64_t now_ns)
 {
 	bool was_up = rp_port_link_up(p);
-	uint64_t after_ns = RP_MAX(p->driver.redial_after_ms * RP_NS_PER_MS, REDIAL_NS_MIN);
+	/* Also between two redials: one shall not hit a peer that is just answering the last. */
+	uint64_t after_ns = p->driver.redial_after_ms * RP_NS_PER_MS;
 
 	set_link(p, read_link(p));
 	if (rp_port_link_up(p)) {
@@ -411,7 +412,7 @@ bool rp_port_supervise(struct rp_port *p, uint64_t now_ns)
 	if (p->down_since_ns == 0)
 		p->down_since_ns = now_ns;
 	if (p->redials && now_ns - p->down_since_ns >= after_ns &&
-		now_ns - p->tried_ns >= REDIAL_NS_MIN) {
+		now_ns - p->tried_ns >= after_ns) {
 		p->tried_ns = now_ns;
 		redial(p);
 		set_link(p, read_link(p));

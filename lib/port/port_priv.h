@@ -22,6 +22,8 @@ uint64_t port_log_mark(void);
 void port_log_since(uint64_t mark, char *text, size_t text_size);
 /** Sends DPDK's log through RP_LOG and into the ring behind port_log_since(). 0 or -errno. */
 int port_log_open(void);
+/** While quiet, DPDK's lines are of level debug: a peer that is away is no news at each redial. */
+void port_log_quiet(bool quiet);
 void port_log_close(void);
 
 /** Binds the wrapped rte_intr_* functions to EAL's own. 0 or -ENOSYS. */
@@ -74,6 +76,8 @@ struct port_device {
 
 /** 0 or -EINVAL with `error` filled. */
 int port_device_parse(const char *text, struct port_device *device, char *error, size_t error_size);
+/** True, and `mac` filled, when the text is "xx:xx:xx:xx:xx:xx". */
+bool port_mac_parse(const char *text, uint8_t mac[6]);
 /** Value of `key`, or NULL. */
 const char *port_device_arg(const struct port_device *device, const char *key);
 /** Sets `key`, over a value that is there when `over`. 0 or -ENOSPC. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ports inside one process: a pair of rings, capture files, the impairment, what goes wrong. */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
@@ -474,11 +476,12 @@ static void a_name_is_used_once(void **state)
 	rp_port_destroy(NULL);
 }
 
-/* A memif client without a server is no fault: it goes on dialling, a second apart. */
+/* A memif client without a server is no fault: it goes on dialling. */
 static void a_port_waits_for_its_peer(void **state)
 {
 	static const char *const devices[] = {"net_memif3,role=client,socket=/tmp/port-test-none",
 		"net_virtio_user3,path=/tmp/port-test-none"};
+	static const unsigned redials[] = {3, 13}; /* a second apart, and 300 ms */
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(devices); i++) {
 		struct rp_port_config c = {
@@ -486,20 +489,76 @@ static void a_port_waits_for_its_peer(void **state)
 		char error[RP_PORT_ERROR_SIZE] = "";
 		struct rp_port *p = rp_port_create(&c, error, sizeof(error));
 		const struct rp_port_counters *pc;
+		struct rp_port_info info;
 
 		if (!p)
 			fail_msg("%s: %s", devices[i], error);
+		rp_port_info(p, &info);
+		assert_int_equal(info.flags & (RP_PORT_ISOLATED | RP_PORT_TX_CHAINS),
+			RP_PORT_ISOLATED | RP_PORT_TX_CHAINS);
+		assert_false(info.flags & RP_PORT_TX_TCP_CKSUM);
+		assert_int_equal(info.mac[0] & 3, 2);
 		pc = rp_port_counters(p);
 		assert_false(rp_port_link_up(p));
 		for (uint64_t ms = 100; ms <= 4000; ms += 100)
 			assert_false(rp_port_supervise(p, RP_NS_PER_S * 100 + ms * RP_NS_PER_MS));
-		assert_in_range(get(&pc->redials), 2, 4);
+		assert_in_range(get(&pc->redials), redials[i] - 1, redials[i] + 1);
 		rp_port_tx(rp_port_queue(p, 0), frame(0, 64, 1), 0);
 		rp_port_tx_flush(rp_port_queue(p, 0), 0);
 		assert_int_equal(get(&rp_port_queue(p, 0)->counters.tx_down_drops), 1);
 		not_given_back = 0;
 		rp_port_destroy(p);
 		assert_int_equal(not_given_back, 0);
+	}
+}
+
+static unsigned open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static size_t heap_bytes(void)
+{
+	struct rte_malloc_socket_stats stats;
+
+	assert_int_equal(rte_malloc_get_socket_stats(0, &stats), 0);
+	return stats.heap_allocsz_bytes;
+}
+
+/* A peer may be away for days: dialling must not use anything up. */
+static void dialling_uses_nothing_up(void **state)
+{
+	static const char *const devices[] = {"net_memif4,role=client,socket=/tmp/port-test-none",
+		"net_virtio_user4,path=/tmp/port-test-none"};
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(devices); i++) {
+		struct rp_port_config c = {
+			.device = devices[i], .queues = 1, .rx_mbufs_extra = 256};
+		struct rp_port *p = rp_port_create(&c, NULL, 0);
+		uint64_t ns = RP_NS_PER_S;
+		unsigned files = 0;
+		size_t bytes = 0;
+
+		assert_non_null(p);
+		for (unsigned round = 0; round < 300; round++) {
+			if (round == 20) {
+				files = open_files();
+				bytes = heap_bytes();
+			}
+			rp_port_supervise(p, ns);
+			ns += RP_NS_PER_S;
+		}
+		assert_true(get(&rp_port_counters(p)->redials) > 280);
+		assert_int_equal(open_files(), files);
+		assert_in_range(heap_bytes(), 0, bytes);
+		rp_port_destroy(p);
 	}
 }
 
@@ -588,6 +647,7 @@ int main(void)
 		cmocka_unit_test(failures_say_why),
 		cmocka_unit_test(a_name_is_used_once),
 		cmocka_unit_test(a_port_waits_for_its_peer),
+		cmocka_unit_test(dialling_uses_nothing_up),
 	};
 
 	return cmocka_run_group_tests(tests, start_eal, stop_eal);
