@@ -327,13 +327,8 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 	rp_net_poll(s->net, now_ns);
 	wheel_advance(&s->wheel, now_ns);
 	while (fired < STACK_TIMER_BUDGET && (n = wheel_pop(&s->wheel))) {
-		struct tcp_conn *c = RP_CONTAINER_OF(n, struct tcp_conn, wheel);
-
 		fired++;
-		if (tcp_deadline(c) > now_ns)
-			tcp_arm(c, now_ns);
-		else
-			tcp_timer_fired(c, now_ns);
+		tcp_timer_fired(RP_CONTAINER_OF(n, struct tcp_conn, wheel), now_ns);
 	}
 	if (s->starved)
 		stack_feed_starved(s);

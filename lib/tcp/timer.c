@@ -174,6 +174,12 @@ static void timer_xmit_fired(struct tcp_conn *c, uint64_t now_ns)
 
 void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
 {
+	/* What was set for this time may have been answered in this very turn, before the poll. */
+	timer_set_xmit(c, now_ns);
+	if (tcp_deadline(c) > now_ns) {
+		tcp_arm(c, now_ns);
+		return;
+	}
 	if (c->flags & TCPF_ACK_DELAYED && c->ack_deadline_ns <= now_ns) {
 		c->flags |= TCPF_ACK_NOW;
 		tcp_stack_of(c)->counters->acks_delayed++;

@@ -259,6 +259,40 @@ static void tail_loss_probe(void **state)
 	wire_free(w);
 }
 
+/*
+ * The lcore was away: when it comes back, the acknowledgement is there and the timer has run out,
+ * in the same turn. What was acknowledged needs no probe and no retransmission.
+ */
+static void acknowledged_while_the_lcore_paused(void **state)
+{
+	static const uint64_t pauses_ns[] = {MS, 5 * MS, 50 * MS, 500 * MS, 5000 * MS};
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(pauses_ns); i++) {
+		struct wire *w = start(true, 2 * RICH);
+
+		wire_take(w);
+		wire_take(w);
+		w->sim->now_ns += pauses_ns[i];
+		wire_put(w, ACK, 1, 1 + 2 * RICH, NULL, 0);
+		wire_none(w);
+		assert_int_equal(info(w).tlps, 0);
+		assert_int_equal(info(w).rtos, 0);
+		assert_null(rp_tcp_check(w->sim->host[0].stack));
+
+		/* Likewise, where a part is acknowledged: that is progress, and the timer starts
+		 * anew. */
+		more(w, 2 * RICH);
+		wire_take(w);
+		wire_take(w);
+		w->sim->now_ns += pauses_ns[i];
+		wire_put(w, ACK, 1, 1 + 3 * RICH, NULL, 0);
+		wire_none(w);
+		assert_int_equal(info(w).rtos, 0);
+		assert_null(rp_tcp_check(w->sim->host[0].stack));
+		wire_free(w);
+	}
+}
+
 static void false_recovery_is_undone(void **state)
 {
 	struct wire *w = start(true, 10 * RICH);
@@ -334,6 +368,7 @@ int main(void)
 		cmocka_unit_test(nonsense_in_sack_blocks),
 		cmocka_unit_test(peer_that_reneges),
 		cmocka_unit_test(tail_loss_probe),
+		cmocka_unit_test(acknowledged_while_the_lcore_paused),
 		cmocka_unit_test(false_recovery_is_undone),
 		cmocka_unit_test(owner_hears_of_the_timeout),
 		cmocka_unit_test(lost_syn),
