@@ -21,6 +21,7 @@
 #include <base/qmsg.h>
 #include <base/transport.h>
 #include <base/units.h>
+#include <engine/node_record.h>
 #include <kv/kv.h>
 #include <queue/queue.h>
 #include <repl/repl.h>
@@ -29,15 +30,6 @@
 
 struct rte_mempool;
 struct rp_control;
-
-/** Where a node's links listen, its shape, and how clients reach it: /_ringpost/node/<id>. */
-struct rp_control_node {
-	uint64_t node, boot;
-	struct rp_endpoint tcp, ktcp; /**< family 0 = none */
-	uint32_t per_peer, shards;
-	char name[128];
-	char client_url[256]; /**< "http://host:port" */
-};
 
 /** Keys that the node writes and clients may only read. */
 #define RP_CONTROL_PREFIX "/_ringpost/"
@@ -101,7 +93,7 @@ struct rp_control_ops {
 };
 
 struct rp_control_config {
-	struct rp_control_node self; /**< copied */
+	struct rp_node_record self; /**< copied */
 	uint8_t cluster_uuid[RP_UUID_BYTES];
 	bool transport_tcp, transport_ktcp; /**< links may use it */
 	uint32_t shards;
@@ -158,7 +150,7 @@ int rp_control_peer_connected(struct rp_control *c, rp_repl_peer_id peer, uint64
 /** As rp_repl_peer_failed(); the unary path is gone. */
 void rp_control_peer_failed(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now);
 /** What a node says of itself; false when it is not known (yet). */
-bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_control_node *out);
+bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_node_record *out);
 
 /** Background work and what inputs left to do. Returns when it wants to run again. */
 uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now);

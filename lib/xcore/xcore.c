@@ -499,7 +499,6 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:
 	case RP_XMSG_RETURNED:
-	case RP_XMSG_ROOM:
 	case RP_XMSG_RECALL:
 	case RP_XMSG_WITHDRAW:
 	case RP_XMSG_CONSUMER_ENDED:

@@ -31,7 +31,6 @@ struct rte_mbuf;
 	X(CONSUMER_CLOSE, R) /* token = consumer, value = enum rp_queue_close */                   \
 	X(ACCEPTED, R)       /* token = consumer, idx: the client has it */                        \
 	X(RETURNED, R)       /* token = consumer, idx: dropped before the client had it */         \
-	X(ROOM, R)           /* token = consumer: it would take a delivery again */                \
 	X(SET_RECORD, N)     /* dispatcher record; m = name, then its text (empty = deleted) */    \
 	X(SET_CONSUMER, N)   /* consumer record; uuid; m = name, then its text (empty = gone) */   \
 	X(SET_NODE, N)       /* node, value = enum rp_node_state */                                \
@@ -45,7 +44,7 @@ struct rte_mbuf;
 	                        SNAPSHOT_DONE */                                                   \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
 	/* shard -> control */                                                                     \
-	X(ANSWER, R)         /* token, value = type of the question, status, count, idx, revision, \
+	X(ANSWER, R)         /* token, status, count, idx, revision, tail_length,                   \
 	                        attempt; m = the message where asked (tail, value) */              \
 	X(DELIVERY, N)       /* token = consumer, idx, revision, attempt; m = tail, value */       \
 	X(RECALL, R)         /* token = consumer, idx: drop it if it was not written yet */        \

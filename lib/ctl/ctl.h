@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The control thread: the event loop, the gRPC server with the etcd services, the channels to
+ * peers, and the control engine, joined to the shards by the rings.
+ *
+ *   1. rp_ctl_create() on the control thread, with rings, pool and ports made; the shards may be
+ *      launched before or after it.
+ *   2. rp_ctl_listen(), then rp_ctl_run(): it returns when a signal has ended the node and the
+ *      shards have drained (or stop.grace_ms is over).
+ *   3. The shards are stopped by the caller; then rp_ctl_destroy().
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <conf/conf.h>
+#include <engine/node_record.h>
+#include <port/port.h>
+#include <xcore/clock.h>
+#include <xcore/xcore.h>
+
+struct rp_ctl;
+struct rp_loop;
+
+#define RP_CTL_ERROR_SIZE 512
+
+struct rp_ctl_config {
+	const struct rp_conf *conf; /**< borrow */
+	struct rp_node_record self; /**< node, boot, link endpoints, shards */
+	uint8_t cluster_uuid[RP_UUID_BYTES];
+	bool has_cluster;		      /**< false: peers with nobody */
+	const void *secret, *secret_previous; /**< borrow; NULL = none */
+	size_t secret_length, secret_previous_length;
+	bool transport_tcp, transport_ktcp;
+	struct rp_xcore *xcore;	      /**< borrow */
+	struct rp_clock *clock;	      /**< borrow; published from here */
+	struct rte_mempool *pool;     /**< borrow */
+	struct rp_port *const *ports; /**< borrow */
+	uint32_t port_count, port_shard;
+};
+
+/** NULL with `error` filled. */
+struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, size_t error_size);
+/** NULL is fine. */
+void rp_ctl_destroy(struct rp_ctl *ctl);
+/** Opens the client and admin listeners. 0, or -errno with `error` filled. */
+int rp_ctl_listen(struct rp_ctl *ctl, char *error, size_t error_size);
+/** The port of the first client listener. */
+uint16_t rp_ctl_client_port(const struct rp_ctl *ctl);
+/** Until a signal (SIGTERM, SIGINT) or rp_ctl_request_stop(). Returns an enum rp_exit. */
+int rp_ctl_run(struct rp_ctl *ctl);
+/** Any thread, and a signal handler. */
+void rp_ctl_request_stop(struct rp_ctl *ctl);
+struct rp_loop *rp_ctl_loop(struct rp_ctl *ctl);

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* ringpost.v1.Admin and /metrics: views of the node, from snapshots that the shards fill. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mempool.h>
+
+#include <ringpost/v1/admin.pb-c.h>
+
+#include <base/assert.h>
+#include <ctl/ctl_priv.h>
+
+#define QUEUES_SHOWN_MAX 4096
+#define CONNECTIONS_SHOWN_MAX 512
+/** Token of an IMPAIR; snapshots have the number of their round, from 1. */
+#define TOKEN_IMPAIR UINT64_MAX
+
+/* ---- snapshots ---- */
+
+static void round_begin(struct rp_ctl *ctl)
+{
+	rp_list_splice_back(&ctl->waits_now, &ctl->waits_next);
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		if (rp_control_snapshot(ctl->control, s, &ctl->snapshots[s], 1) == 0)
+			ctl->snapshots_open++;
+	ctl_kick(ctl);
+}
+
+/* A shard whose ring was full keeps the numbers of its last snapshot. */
+static void round_end(struct rp_ctl *ctl)
+{
+	struct rp_list done, *n;
+
+	rp_list_init(&done);
+	rp_list_splice_back(&done, &ctl->waits_now);
+	while ((n = rp_list_pop_front(&done))) {
+		struct ctl_wait *w = rp_list_entry(n, struct ctl_wait, node);
+
+		w->fn(ctl, w->who);
+		free(w);
+	}
+	if (!rp_list_empty(&ctl->waits_next))
+		round_begin(ctl);
+}
+
+static void impair_done(struct rp_ctl *ctl);
+
+void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token)
+{
+	struct rp_ctl *ctl = ctx;
+
+	if (token == TOKEN_IMPAIR)
+		impair_done(ctl);
+	else if (--ctl->snapshots_open == 0)
+		round_end(ctl);
+}
+
+void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who)
+{
+	struct ctl_wait *w = calloc(1, sizeof(*w));
+
+	RP_ASSERT(w != NULL);
+	w->fn = fn;
+	w->who = who;
+	rp_list_push_back(&ctl->waits_next, &w->node);
+	if (ctl->snapshots_open > 0)
+		return;
+	round_begin(ctl);
+	if (ctl->snapshots_open == 0)
+		round_end(ctl);
+}
+
+/* The asker has gone: nobody is told. */
+static void wait_forget(struct rp_ctl *ctl, void *who)
+{
+	struct rp_list *lists[2] = {&ctl->waits_now, &ctl->waits_next}, *n, *t;
+
+	for (unsigned i = 0; i < 2; i++)
+		rp_list_foreach_safe (n, t, lists[i]) {
+			struct ctl_wait *w = rp_list_entry(n, struct ctl_wait, node);
+
+			if (w->who != who)
+				continue;
+			rp_list_unlink(n);
+			free(w);
+		}
+}
+
+/* ---- metrics ---- */
+
+static void metrics_ports(struct rp_ctl *ctl, struct rp_metrics *m)
+{
+	for (uint32_t i = 0; i < ctl->config.port_count; i++) {
+		struct rp_port *port = ctl->config.ports[i];
+		const struct rp_port_queue_counters *q =
+			rp_port_queue_counters(rp_port_queue(port, 0));
+		const struct rp_port_counters *p = rp_port_counters(port);
+		char labels[32];
+
+		snprintf(labels, sizeof(labels), "port=\"%u\"", i);
+#define RP_PORT_QUEUE_COUNTER(field, text)              \
+	rp_metrics_add(m, "port", #field, text, labels, \
+		atomic_load_explicit(&q->field, memory_order_relaxed), false);
+#include <port/port_counters.def>
+#define RP_PORT_COUNTER(field, text)                    \
+	rp_metrics_add(m, "port", #field, text, labels, \
+		atomic_load_explicit(&p->field, memory_order_relaxed), false);
+#include <port/port_counters.def>
+		rp_metrics_add(m, "port", "link_up", "1 while the port has a link", labels,
+			rp_port_link_up(port), true);
+	}
+}
+
+static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
+{
+	const struct rp_control_counters *c = rp_control_counters(ctl->control);
+	const struct rp_repl_stats *r = rp_repl_get_stats(rp_control_repl(ctl->control));
+	struct rp_grpc_server_stats g = rp_grpc_server_stats(ctl->server);
+	struct rp_kv_stats kv;
+	struct rp_etcd_stats e;
+
+	rp_kv_stats_get(rp_control_kv(ctl->control), &kv);
+	rp_etcd_stats_get(ctl->etcd, &e);
+#define X(field, text) rp_metrics_add(m, "control", #field, text, "", c->field, false);
+	RP_CONTROL_COUNTERS(X)
+#undef X
+#define X(field, text) rp_metrics_add(m, "repl", #field, text, "", r->field, false);
+	RP_REPL_COUNTERS(X)
+#undef X
+#define X(field) rp_metrics_add(m, "grpc", #field, "of the gRPC server", "", g.field, true);
+	RP_GRPC_SERVER_STATS(X)
+#undef X
+	rp_metrics_add(m, "kv", "keys", "keys now", "", kv.keys, true);
+	rp_metrics_add(m, "kv", "bytes", "bytes held", "", kv.bytes, true);
+	rp_metrics_add(m, "kv", "watchers", "watchers of keys", "", kv.watchers, true);
+	rp_metrics_add(m, "etcd", "watch_streams", "watch streams", "", e.watch_streams, true);
+	rp_metrics_add(m, "etcd", "consumers", "consumer watches", "", e.consumers, true);
+	rp_metrics_add(m, "etcd", "queue_refused", "queue operations that were refused", "",
+		e.queue_refused, false);
+	rp_metrics_add(
+		m, "etcd", "malformed", "messages that did not decode", "", e.malformed, false);
+	rp_metrics_add(m, "etcd", "peer_unproved",
+		"calls marked as a peer's on a connection that has not proved itself", "",
+		e.peer_unproved, false);
+}
+
+static void metrics_pool(struct rp_ctl *ctl, struct rp_metrics *m)
+{
+	rp_metrics_add(m, "pool", "free", "buffers free in the queue pool", "",
+		rte_mempool_avail_count(ctl->config.pool), true);
+	rp_metrics_add(
+		m, "pool", "size", "buffers of the queue pool", "", ctl->config.pool->size, true);
+}
+
+void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
+{
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		rp_metrics_shard(m, s, &ctl->snapshots[s]);
+	metrics_ports(ctl, m);
+	metrics_control(ctl, m);
+	metrics_pool(ctl, m);
+}
+
+static void metrics_reply(struct rp_ctl *ctl, void *who)
+{
+	struct rp_http_request *request = who;
+	struct rp_metrics m;
+	size_t length;
+	char *text;
+
+	rp_metrics_init(&m);
+	ctl_metrics(ctl, &m);
+	text = rp_metrics_openmetrics(&m, &length);
+	rp_http_reply(request, 200, "application/openmetrics-text; version=1.0.0; charset=utf-8",
+		text, length);
+	free(text);
+	rp_metrics_free(&m);
+}
+
+static void on_metrics(struct rp_http_request *request, void *ctx)
+{
+	ctl_snapshot_wait(ctx, metrics_reply, request);
+}
+
+static void on_metrics_cancel(struct rp_http_request *request, void *ctx)
+{
+	wait_forget(ctx, request);
+}
+
+/* ---- Admin ---- */
+
+static void reply(struct rp_grpc_call *call, const ProtobufCMessage *message)
+{
+	size_t length = protobuf_c_message_get_packed_size(message);
+	uint8_t *data = malloc(length + 1);
+
+	RP_ASSERT(data != NULL);
+	protobuf_c_message_pack(message, data);
+	rp_grpc_call_reply(call, data, length);
+	free(data);
+}
+
+/* Everything here is for callers on this host. */
+static bool admitted(struct rp_grpc_call *call)
+{
+	if (rp_grpc_conn_is_local(rp_grpc_call_conn(call)))
+		return true;
+	rp_grpc_call_finish(call, RP_GRPC_PERMISSION_DENIED,
+		"ringpost: Admin is served to callers on this host only");
+	return false;
+}
+
+/** A call that waits for a snapshot, with the text of its request. */
+struct admin_call {
+	struct rp_grpc_call *call;
+	char text[RP_NAME_BYTES_MAX + 1];
+};
+
+static void stats_reply(struct rp_ctl *ctl, void *who)
+{
+	struct admin_call *a = who;
+	Ringpost__V1__StatsReply r = RINGPOST__V1__STATS_REPLY__INIT;
+	Ringpost__V1__Metric *items;
+	struct rp_metrics m;
+	size_t prefix = strlen(a->text);
+
+	rp_metrics_init(&m);
+	ctl_metrics(ctl, &m);
+	items = calloc(m.count + 1, sizeof(*items));
+	r.metrics = calloc(m.count + 1, sizeof(*r.metrics));
+	RP_ASSERT(items && r.metrics);
+	for (size_t i = 0; i < m.count; i++) {
+		Ringpost__V1__Metric *x = &items[r.n_metrics];
+
+		if (strncmp(m.items[i].name, a->text, prefix) != 0)
+			continue;
+		ringpost__v1__metric__init(x);
+		x->name = m.items[i].name;
+		x->labels = m.items[i].labels;
+		x->help = (char *)m.items[i].help;
+		x->value = m.items[i].value;
+		r.metrics[r.n_metrics++] = x;
+	}
+	r.node = ctl->config.self.node;
+	reply(a->call, &r.base);
+	free(r.metrics);
+	free(items);
+	rp_metrics_free(&m);
+	free(a);
+}
+
+static void connection_fill(Ringpost__V1__Connection *c, unsigned shard,
+	const struct rp_tcp_info *t, char local[64], char peer[64])
+{
+	ringpost__v1__connection__init(c);
+	rp_endpoint_format(&t->local, local, 64);
+	rp_endpoint_format(&t->peer, peer, 64);
+	c->shard = shard;
+	c->local = local;
+	c->peer = peer;
+	c->state = (char *)t->state;
+	c->mss = t->mss;
+	c->cwnd = t->cwnd;
+	c->ssthresh = t->ssthresh;
+	c->pipe = t->pipe;
+	c->send_window = t->send_window;
+	c->receive_window = t->receive_window;
+	c->srtt_ns = t->srtt_ns;
+	c->rto_ns = t->rto_ns;
+	c->rtx_segments = t->rtx_segments;
+	c->rtos = t->rtos;
+	c->bytes_sent = t->bytes_sent;
+	c->bytes_received = t->bytes_received;
+	c->timer = (char *)t->timer;
+	c->unsent = t->unsent;
+	c->unacked = t->unacked;
+}
+
+static void connections_reply(struct rp_ctl *ctl, void *who)
+{
+	struct admin_call *a = who;
+	Ringpost__V1__ConnectionsReply r = RINGPOST__V1__CONNECTIONS_REPLY__INIT;
+	Ringpost__V1__Connection *items;
+	char(*texts)[2][64];
+	size_t most = 0;
+
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		most += ctl->snapshots[s].connection_count;
+	items = calloc(most + 1, sizeof(*items));
+	texts = calloc(most + 1, sizeof(*texts));
+	r.connections = calloc(most + 1, sizeof(*r.connections));
+	RP_ASSERT(items && texts && r.connections);
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		for (uint32_t i = 0; i < ctl->snapshots[s].connection_count; i++) {
+			size_t n = r.n_connections++;
+
+			connection_fill(&items[n], s, &ctl->snapshots[s].connections[i],
+				texts[n][0], texts[n][1]);
+			r.connections[n] = &items[n];
+		}
+	reply(a->call, &r.base);
+	free(r.connections);
+	free(texts);
+	free(items);
+	free(a);
+}
+
+static void route_reply(struct rp_ctl *ctl, void *who)
+{
+	struct admin_call *a = who;
+	Ringpost__V1__RouteReply r = RINGPOST__V1__ROUTE_REPLY__INIT;
+	uint32_t shard =
+		rp_hash_pick(rp_queue_hash(a->text, strlen(a->text)), ctl->config.self.shards);
+	const struct rp_engine_snapshot *s = &ctl->snapshots[shard];
+	uint64_t self = ctl->config.self.node;
+
+	r.shard = shard;
+	r.state = (char *)"unknown";
+	for (uint32_t i = 0; i < s->queue_count; i++) {
+		const struct rp_queue_info *q = &s->queues[i].info;
+
+		if (strcmp(s->queues[i].name, a->text) != 0)
+			continue;
+		r.dispatcher = q->dispatcher;
+		r.epoch = q->epoch;
+		r.dispatching_here = q->dispatching;
+		r.state = (char *)rp_repl_state_name(
+			rp_repl_state_of(rp_control_repl(ctl->control), q->dispatcher));
+		r.consumers_local = q->consumers_local;
+		r.consumers_remote = q->consumers_remote;
+		r.depth = q->depth;
+		r.in_flight = q->in_flight;
+		r.cost_ack = rp_route_cost_ack(self, q->dispatcher);
+		r.cost_put = rp_route_cost_leg(
+			1, self, q->dispatcher, q->consumers_local ? self : q->dispatcher);
+		break;
+	}
+	reply(a->call, &r.base);
+	free(a);
+}
+
+static void ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
+	void (*fn)(struct rp_ctl *, void *))
+{
+	struct admin_call *a = calloc(1, sizeof(*a));
+
+	RP_ASSERT(a != NULL);
+	a->call = call;
+	snprintf(a->text, sizeof(a->text), "%s", text);
+	rp_grpc_call_set_user(call, a);
+	ctl_snapshot_wait(ctl, fn, a);
+}
+
+static void on_admin_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	struct admin_call *a = rp_grpc_call_user(call);
+
+	if (ctl->impair_call == call)
+		ctl->impair_call = NULL;
+	if (!a)
+		return;
+	wait_forget(ctl, a);
+	free(a);
+}
+
+static bool malformed(struct rp_grpc_call *call, const void *message)
+{
+	if (message)
+		return false;
+	rp_grpc_call_finish(call, RP_GRPC_INTERNAL,
+		"grpc: error unmarshalling request: not a protobuf message");
+	return true;
+}
+
+static void on_stats(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	Ringpost__V1__StatsRequest *q = ringpost__v1__stats_request__unpack(NULL, length, data);
+
+	if (malformed(call, q))
+		return;
+	if (admitted(call))
+		ask(ctx, call, q->prefix, stats_reply);
+	ringpost__v1__stats_request__free_unpacked(q, NULL);
+}
+
+static void on_connections(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	if (admitted(call))
+		ask(ctx, call, "", connections_reply);
+}
+
+static void on_route(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	Ringpost__V1__RouteRequest *q = ringpost__v1__route_request__unpack(NULL, length, data);
+
+	if (malformed(call, q))
+		return;
+	if (admitted(call))
+		ask(ctx, call, q->queue, route_reply);
+	ringpost__v1__route_request__free_unpacked(q, NULL);
+}
+
+static void impair_done(struct rp_ctl *ctl)
+{
+	Ringpost__V1__ImpairReply r = RINGPOST__V1__IMPAIR_REPLY__INIT;
+	struct rp_grpc_call *call = ctl->impair_call;
+
+	ctl->impair_call = NULL;
+	ctl->impair_busy = false;
+	if (call)
+		reply(call, &r.base);
+}
+
+static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	Ringpost__V1__ImpairRequest *q = ringpost__v1__impair_request__unpack(NULL, length, data);
+	struct rp_impair_spec spec = {0};
+	char error[256];
+
+	if (malformed(call, q))
+		return;
+	if (!admitted(call))
+		goto out;
+	if (q->port >= ctl->config.port_count) {
+		rp_grpc_call_finish(call, RP_GRPC_NOT_FOUND, "ringpost: no such port");
+	} else if (rp_impair_parse(q->spec, &spec, error, sizeof(error)) != 0) {
+		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT, error);
+	} else if (ctl->impair_busy) {
+		rp_grpc_call_finish(
+			call, RP_GRPC_UNAVAILABLE, "ringpost: another change is under way");
+	} else {
+		ctl->impair_spec = spec;
+		if (rp_control_impair(ctl->control, ctl->config.port_shard, q->port,
+			    &ctl->impair_spec, TOKEN_IMPAIR) != 0) {
+			rp_grpc_call_finish(
+				call, RP_GRPC_UNAVAILABLE, "ringpost: the shard's ring is full");
+			goto out;
+		}
+		ctl->impair_busy = true;
+		ctl->impair_call = call;
+		ctl_kick(ctl);
+	}
+out:
+	ringpost__v1__impair_request__free_unpacked(q, NULL);
+}
+
+static const struct rp_grpc_call_ops stats_ops = {
+	.on_message = on_stats, .on_cancel = on_admin_cancel};
+static const struct rp_grpc_call_ops connections_ops = {
+	.on_message = on_connections, .on_cancel = on_admin_cancel};
+static const struct rp_grpc_call_ops route_ops = {
+	.on_message = on_route, .on_cancel = on_admin_cancel};
+static const struct rp_grpc_call_ops impair_ops = {
+	.on_message = on_impair, .on_cancel = on_admin_cancel};
+
+int ctl_admin_create(struct rp_ctl *ctl)
+{
+	static const struct {
+		const char *path;
+		const struct rp_grpc_call_ops *ops;
+	} methods[] = {
+		{"/ringpost.v1.Admin/Stats", &stats_ops},
+		{"/ringpost.v1.Admin/Connections", &connections_ops},
+		{"/ringpost.v1.Admin/Route", &route_ops},
+		{"/ringpost.v1.Admin/Impair", &impair_ops},
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(methods); i++)
+		ctl->admin_methods[i] = (struct rp_grpc_method){
+			.path = methods[i].path,
+			.kind = RP_GRPC_UNARY,
+			.ops = methods[i].ops,
+			.ctx = ctl,
+		};
+	ctl->metrics_handler = (struct rp_http_handler){
+		.path = "/metrics",
+		.on_request = on_metrics,
+		.on_cancel = on_metrics_cancel,
+		.ctx = ctl,
+	};
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
+		struct rp_engine_snapshot *snap = &ctl->snapshots[s];
+
+		snap->queues_max = QUEUES_SHOWN_MAX;
+		snap->connections_max = CONNECTIONS_SHOWN_MAX;
+		snap->queues = calloc(QUEUES_SHOWN_MAX, sizeof(*snap->queues));
+		snap->connections = calloc(CONNECTIONS_SHOWN_MAX, sizeof(*snap->connections));
+		if (!snap->queues || !snap->connections)
+			return -ENOMEM;
+	}
+	rc = rp_grpc_server_add_methods(ctl->server, ctl->admin_methods, RP_ARRAY_SIZE(methods));
+	return rc ? rc : rp_grpc_server_add_http(ctl->server, &ctl->metrics_handler, 1);
+}
+
+void ctl_admin_destroy(struct rp_ctl *ctl)
+{
+	struct rp_list *lists[2] = {&ctl->waits_now, &ctl->waits_next}, *n;
+
+	for (unsigned i = 0; i < 2; i++)
+		while ((n = rp_list_pop_front(lists[i])))
+			free(rp_list_entry(n, struct ctl_wait, node));
+	for (uint32_t s = 0; s < RP_SHARDS_MAX; s++) {
+		free(ctl->snapshots[s].queues);
+		free(ctl->snapshots[s].connections);
+	}
+}

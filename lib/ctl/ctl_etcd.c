@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the etcd services ask of the node, and what the control engine answers them. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/assert.h>
+#include <base/log.h>
+#include <ctl/ctl_priv.h>
+#include <route/key.h>
+
+#define TEXT_NOT_READY "etcdserver: not ready: the first sync with the peers is not done"
+
+/* ---- writes ---- */
+
+static struct ctl_write *write_new(struct rp_ctl *ctl, rp_etcd_done_fn done, void *done_ctx)
+{
+	struct ctl_write *w = calloc(1, sizeof(*w));
+
+	RP_ASSERT(w != NULL);
+	w->done = done;
+	w->done_ctx = done_ctx;
+	rp_hmap_insert(&ctl->writes, &w->by_token, ++ctl->write_token_last);
+	return w;
+}
+
+static void write_fail(struct rp_ctl *ctl, struct ctl_write *w, int code, const char *message)
+{
+	rp_hmap_remove(&ctl->writes, &w->by_token);
+	w->done(w->done_ctx, code, message, NULL);
+	free(w);
+}
+
+/*
+ * Keys that the node itself writes; clients read them. A range that also holds others is let
+ * through: a node whose record was deleted writes it again.
+ */
+static bool is_reserved(struct rp_span key)
+{
+	size_t n = strlen(RP_CONTROL_PREFIX);
+
+	return key.length >= n && memcmp(key.data, RP_CONTROL_PREFIX, n) == 0;
+}
+
+static void backend_propose(
+	void *ctx, const struct rp_kv_txn *txn, rp_etcd_done_fn done, void *done_ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	struct ctl_write *w = write_new(ctl, done, done_ctx);
+
+	if (rp_control_propose(ctl->control, txn, w->by_token.key, ctl_now(ctl)) != 0)
+		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, TEXT_NOT_READY);
+	ctl_kick(ctl);
+}
+
+static void backend_record_write(void *ctx, const struct rp_route_key *key, struct rp_span value,
+	bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done, void *done_ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	struct ctl_write *w = write_new(ctl, done, done_ctx);
+	const char *message = "";
+	int rc = rp_control_record_write(
+		ctl->control, key, value, prev_kv, w->by_token.key, &message, ctl_now(ctl));
+
+	if (rc == -EAGAIN)
+		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, TEXT_NOT_READY);
+	else if (rc == -EPERM)
+		write_fail(ctl, w, RP_GRPC_PERMISSION_DENIED, message);
+	else if (rc != 0)
+		write_fail(ctl, w, RP_GRPC_INVALID_ARGUMENT, message);
+	ctl_kick(ctl);
+}
+
+void ctl_write_done(void *ctx, uint64_t token, const struct rp_kv_result *result)
+{
+	struct rp_ctl *ctl = ctx;
+	struct rp_hmap_node *n = rp_hmap_find(&ctl->writes, token);
+	struct ctl_write *w;
+
+	if (!n)
+		return;
+	w = RP_CONTAINER_OF(n, struct ctl_write, by_token);
+	rp_hmap_remove(&ctl->writes, &w->by_token);
+	w->done(w->done_ctx, RP_GRPC_OK, "", result);
+	free(w);
+}
+
+void ctl_writes_free(struct rp_ctl *ctl)
+{
+	for (size_t i = 0; ctl->writes.chains && i < 1u << CTL_PENDING_BITS; i++)
+		while (ctl->writes.chains[i]) {
+			struct ctl_write *w =
+				RP_CONTAINER_OF(ctl->writes.chains[i], struct ctl_write, by_token);
+
+			rp_hmap_remove(&ctl->writes, &w->by_token);
+			free(w);
+		}
+}
+
+static int backend_check(void *ctx, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
+{
+	if (access == RP_ETCD_WRITE && is_reserved(key)) {
+		*message = "ringpost: keys under /_ringpost/ are written by the nodes only";
+		return RP_GRPC_PERMISSION_DENIED;
+	}
+	return 0;
+}
+
+/* ---- queues ---- */
+
+static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64_t token)
+{
+	static const enum rp_xmsg_type types[] = {
+		[RP_ETCD_QUEUE_PUT] = RP_XMSG_PUT,
+		[RP_ETCD_QUEUE_ACK] = RP_XMSG_ACK,
+		[RP_ETCD_QUEUE_GET] = RP_XMSG_GET,
+		[RP_ETCD_QUEUE_REJECT] = RP_XMSG_REJECT,
+	};
+	struct rp_ctl *ctl = ctx;
+	struct rp_control_queue_op c = {
+		.hash = op->hash,
+		.name = op->name,
+		.tail = op->tail,
+		.value = op->value,
+		.idx = op->idx,
+		.flags = op->flags,
+	};
+
+	if (op->type == RP_ETCD_QUEUE_CANCEL) {
+		struct rp_etcd_queue_answer a = {
+			.status = RP_Q_INVALID,
+			.message =
+				"queue key: a message is acknowledged by deleting its delivered key, "
+				"not its producer key",
+		};
+
+		rp_etcd_queue_answer(ctl->etcd, token, &a);
+		return 0;
+	}
+	if (!rp_repl_ready(rp_control_repl(ctl->control))) {
+		struct rp_etcd_queue_answer a = {
+			.status = RP_Q_NO_DISPATCHER, .message = TEXT_NOT_READY};
+
+		rp_etcd_queue_answer(ctl->etcd, token, &a);
+		return 0;
+	}
+	c.type = types[op->type];
+	memcpy(c.uuid, op->uuid, sizeof(c.uuid));
+	ctl_kick(ctl);
+	return rp_control_queue_op(ctl->control, &c, token);
+}
+
+void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer *answer)
+{
+	struct rp_ctl *ctl = ctx;
+	struct rp_etcd_queue_answer a = {
+		.status = answer->status,
+		.deleted = answer->deleted,
+		.has_message = answer->has_message,
+		.value = answer->value,
+		.mod_revision = answer->revision,
+		.attempt = answer->attempt,
+	};
+
+	rp_etcd_queue_answer(ctl->etcd, token, &a);
+}
+
+static int backend_consumer_open(void *ctx, const struct rp_etcd_consumer_open *open,
+	uint64_t consumer, int64_t *revision, const char **reason)
+{
+	struct rp_ctl *ctl = ctx;
+	int rc = rp_control_consumer_open(ctl->control, consumer, open->name, open->hash,
+		open->uuid, open->start_revision, revision, ctl_now(ctl));
+
+	ctl_kick(ctl);
+	if (rc == -ENOSPC)
+		*reason = "queue consumer: too many consumers on this node";
+	else if (rc != 0)
+		*reason = "queue consumer: out of buffers, try again";
+	return rc;
+}
+
+static void backend_consumer_close(void *ctx, uint64_t consumer, enum rp_etcd_consumer_end why)
+{
+	struct rp_ctl *ctl = ctx;
+
+	rp_control_consumer_close(ctl->control, consumer,
+		why == RP_ETCD_CONSUMER_STOPPED ? RP_QUEUE_CLOSE_SERVER : RP_QUEUE_CLOSE_ENDED);
+	ctl_kick(ctl);
+}
+
+static void backend_consumer_accepted(
+	void *ctx, uint64_t consumer, uint64_t idx, int64_t mod_revision)
+{
+	struct rp_ctl *ctl = ctx;
+
+	rp_control_consumer_accepted(ctl->control, consumer, idx);
+	ctl_kick(ctl);
+}
+
+static void backend_consumer_room(void *ctx, uint64_t consumer)
+{
+	struct rp_ctl *ctl = ctx;
+
+	rp_control_consumer_room(ctl->control, consumer);
+	ctl_kick(ctl);
+}
+
+int ctl_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *d)
+{
+	struct rp_ctl *ctl = ctx;
+	struct rp_etcd_delivery delivery = {
+		.idx = d->idx,
+		.tail = d->tail,
+		.value = d->value,
+		.value_count = d->value_count,
+		.mod_revision = d->revision,
+		.attempt = d->attempt,
+	};
+
+	return rp_etcd_consumer_deliver(ctl->etcd, consumer, &delivery);
+}
+
+void ctl_withdraw(void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail, int64_t revision)
+{
+	struct rp_ctl *ctl = ctx;
+
+	rp_etcd_consumer_withdraw(ctl->etcd, consumer, idx, tail, revision);
+}
+
+void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason)
+{
+	struct rp_ctl *ctl = ctx;
+
+	rp_etcd_consumer_end(ctl->etcd, consumer, reason);
+}
+
+/* ---- members and status ---- */
+
+static void member_fill(struct rp_ctl *ctl, uint32_t i, uint64_t node, const char *peer_url)
+{
+	struct ctl_member *t = &ctl->members[i];
+	struct rp_node_record r;
+	bool known = node == ctl->config.self.node;
+
+	if (known)
+		r = ctl->config.self;
+	else
+		known = node != 0 && rp_control_node_get(ctl->control, node, &r);
+	snprintf(t->name, sizeof(t->name), "%s", known ? r.name : "");
+	snprintf(t->client_url, sizeof(t->client_url), "%s",
+		known && r.client_url[0] ? r.client_url : peer_url);
+	snprintf(t->peer_url, sizeof(t->peer_url), "%s", peer_url);
+	t->peer = t->peer_url;
+	t->client = t->client_url;
+	ctl->member_list[i] = (struct rp_etcd_member){
+		/* A peer that never answered has no id yet; its address stands for it. */
+		.id = node ? node : rp_queue_hash(peer_url, strlen(peer_url)),
+		.name = t->name,
+		.peer_urls = &t->peer,
+		.client_urls = &t->client,
+		.peer_url_count = t->peer_url[0] != '\0',
+		.client_url_count = known && t->client_url[0] != '\0',
+	};
+}
+
+static uint32_t backend_members(void *ctx, const struct rp_etcd_member **members)
+{
+	struct rp_ctl *ctl = ctx;
+	struct rp_repl *repl = rp_control_repl(ctl->control);
+	uint32_t n = 0;
+
+	member_fill(ctl, n++, ctl->config.self.node, ctl->config.self.client_url);
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
+		struct rp_repl_peer_info info;
+
+		if (rp_repl_peer_get(repl, i, &info) && !info.self)
+			member_fill(ctl, n++, info.node, info.address);
+	}
+	*members = ctl->member_list;
+	return n;
+}
+
+static int backend_member_add(void *ctx, const char *const *peer_urls, uint32_t count,
+	bool is_learner, const struct rp_etcd_caller *caller, struct rp_etcd_member *member,
+	const char **message)
+{
+	struct rp_ctl *ctl = ctx;
+	struct rp_repl *repl = rp_control_repl(ctl->control);
+	struct rp_conf_endpoint e;
+	rp_repl_peer_id id;
+
+	if (!ctl->config.has_cluster) {
+		*message = "ringpost: this node has no cluster uuid and peers with nobody";
+		return RP_GRPC_FAILED_PRECONDITION;
+	}
+	for (uint32_t u = 0; u < count; u++) {
+		if (rp_conf_endpoint_parse(peer_urls[u], 2379, &e) != 0) {
+			*message = "etcdserver: given member URLs are invalid";
+			return RP_GRPC_INVALID_ARGUMENT;
+		}
+		for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
+			struct rp_repl_peer_info info;
+
+			if (rp_repl_peer_get(repl, i, &info) &&
+				!strcmp(info.address, peer_urls[u])) {
+				*message = "etcdserver: Peer URLs already exists";
+				return RP_GRPC_FAILED_PRECONDITION;
+			}
+		}
+	}
+	/* One address a node: the first; the others of a member lead to the same node. */
+	if (count == 0 || ctl_peers_add(ctl, peer_urls[0], &id) != 0) {
+		*message = count ? "ringpost: limits.peers is reached"
+				 : "etcdserver: given member URLs are invalid";
+		return count ? RP_GRPC_RESOURCE_EXHAUSTED : RP_GRPC_INVALID_ARGUMENT;
+	}
+	member_fill(ctl, RP_PEERS_MAX, 0, peer_urls[0]);
+	*member = ctl->member_list[RP_PEERS_MAX];
+	return 0;
+}
+
+static void backend_status(void *ctx, struct rp_etcd_status *status)
+{
+	struct rp_ctl *ctl = ctx;
+	bool ready = rp_repl_ready(rp_control_repl(ctl->control));
+	uint64_t revision = (uint64_t)rp_kv_revision(rp_control_kv(ctl->control));
+
+	*status = (struct rp_etcd_status){
+		/* Every node takes writes: to its clients it is the leader. */
+		.leader = ready ? ctl->config.self.node : 0,
+		.raft_index = revision,
+		.raft_applied_index = revision,
+		.unhealthy = ready ? NULL : "FIRST SYNC NOT DONE",
+	};
+}
+
+void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
+{
+	*backend = (struct rp_etcd_backend){
+		.ctx = ctl,
+		.propose = backend_propose,
+		.check = backend_check,
+		.queue_op = backend_queue_op,
+		.record_write = backend_record_write,
+		.consumer_open = backend_consumer_open,
+		.consumer_close = backend_consumer_close,
+		.consumer_accepted = backend_consumer_accepted,
+		.consumer_room = backend_consumer_room,
+		.members = backend_members,
+		.member_add = backend_member_add,
+		.status = backend_status,
+		.peer = &ctl->peer_backend,
+	};
+}

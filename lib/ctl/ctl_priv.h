@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+
+#include <base/hmap.h>
+#include <base/list.h>
+#include <ctl/ctl.h>
+#include <engine/control_engine.h>
+#include <etcd/etcd.h>
+#include <etcd/peer.h>
+#include <grpc/client.h>
+#include <grpc/http.h>
+#include <grpc/loop.h>
+#include <grpc/server.h>
+#include <telem/metrics.h>
+#include <tls/tls.h>
+
+#define CTL_NONCE_BYTES 32
+#define CTL_MAC_BYTES 32
+#define CTL_PENDING_BITS 12
+
+/** Where a dial of a peer stands. */
+enum ctl_peer_state {
+	CTL_PEER_IDLE,
+	CTL_PEER_CONNECTING,
+	CTL_PEER_STATUS, /**< Maintenance.Status asked */
+	CTL_PEER_HELLO,	 /**< Prove, first step */
+	CTL_PEER_PROOF,	 /**< Prove, second step */
+	CTL_PEER_CONNECTED,
+};
+
+/** The channel to one configured peer; its slot is that of replication. */
+struct ctl_peer {
+	struct rp_ctl *ctl;
+	rp_repl_peer_id id;
+	enum ctl_peer_state state;
+	char address[280];
+	struct rp_grpc_channel *channel;
+	uint64_t node;
+	uint8_t nonce[CTL_NONCE_BYTES], peer_nonce[CTL_NONCE_BYTES];
+	bool want_dial, want_hangup; /**< replication's wishes, carried out by a task */
+	uint32_t calls_open;
+};
+
+/** A call of ours to a peer, by a unary RPC. */
+struct ctl_call {
+	struct ctl_peer *peer;
+	uint64_t token; /**< of the control engine */
+	bool deliver;	/**< DeliverOne; else replication */
+};
+
+/** A connection that has begun to prove itself. */
+struct ctl_proof {
+	struct rp_hmap_node by_connection;
+	uint64_t node;
+	uint8_t nonce[CTL_NONCE_BYTES], peer_nonce[CTL_NONCE_BYTES];
+};
+
+/** A write that etcd waits for. */
+struct ctl_write {
+	struct rp_hmap_node by_token;
+	rp_etcd_done_fn done;
+	void *done_ctx;
+};
+
+/** Texts of one line of the member list. */
+struct ctl_member {
+	char name[128], peer_url[300], client_url[300];
+	const char *peer, *client;
+};
+
+/** Somebody who waits for a snapshot of all shards. */
+struct ctl_wait {
+	struct rp_list node;
+	void (*fn)(struct rp_ctl *ctl, void *who);
+	void *who;
+};
+
+struct rp_ctl {
+	const struct rp_conf *conf;
+	struct rp_ctl_config config; /**< secrets and pointers borrowed */
+	uint64_t cluster_id;
+	struct rp_loop *loop;
+	struct rp_loop_task run_task;
+	struct rp_loop_timer run_timer, second_timer, supervise_timer, stop_timer, etcd_timer;
+	struct rp_loop_fd ring_watch;
+	struct rp_loop_signals signals;
+	struct rp_xcore_end *end;
+	struct rp_grpc_server *server;
+	struct rp_etcd *etcd;
+	struct rp_etcd_backend backend;
+	struct rp_etcd_peer_backend peer_backend;
+	struct rp_control *control;
+	struct rp_tls_config *tls_server, *tls_peer;
+	struct ctl_peer *peers[RP_PEERS_MAX];
+	struct rp_loop_task peer_task;
+	struct rp_hmap proofs, writes;
+	uint64_t write_token_last;
+	uint16_t client_port;
+
+	/* Built anew by each call: members change, and few ask. */
+	struct ctl_member members[RP_PEERS_MAX + 1];
+	struct rp_etcd_member member_list[RP_PEERS_MAX + 1];
+
+	/* Snapshots: one round at a time, for all who ask meanwhile the next one. */
+	struct rp_engine_snapshot snapshots[RP_SHARDS_MAX];
+	uint32_t snapshots_open;
+	struct rp_list waits_now, waits_next;
+	struct rp_impair_spec impair_spec;
+	bool impair_busy;
+	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
+	struct rp_grpc_method admin_methods[4];
+	struct rp_http_handler metrics_handler;
+
+	/* The end. */
+	uint32_t stop_phase; /**< 0 = serving */
+	uint32_t stopped_shards;
+	bool ended;
+	int exit_code;
+	_Atomic bool stop_requested;
+};
+
+struct rp_repl_now ctl_now(const struct rp_ctl *ctl);
+/** The control engine has been told something: let it run in this turn. */
+void ctl_kick(struct rp_ctl *ctl);
+
+/* ctl_peers.c */
+int ctl_peers_create(struct rp_ctl *ctl);
+void ctl_peers_destroy(struct rp_ctl *ctl);
+int ctl_peers_add(struct rp_ctl *ctl, const char *address, rp_repl_peer_id *id);
+int ctl_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struct rp_span bytes,
+	uint64_t token);
+void ctl_peer_dial(void *ctx, rp_repl_peer_id peer, const char *address);
+void ctl_peer_hangup(void *ctx, rp_repl_peer_id peer);
+int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
+extern const struct rp_etcd_peer_backend ctl_peer_backend;
+
+/* ctl_prove.c, pure */
+struct ctl_proof_input {
+	const uint8_t *cluster_uuid;
+	uint64_t client_node, server_node;
+	const uint8_t *client_nonce, *server_nonce;
+};
+void ctl_prove_mac(const void *secret, size_t secret_length, const struct ctl_proof_input *in,
+	uint8_t direction, uint8_t mac[CTL_MAC_BYTES]);
+bool ctl_prove_equal(const uint8_t a[CTL_MAC_BYTES], const uint8_t b[CTL_MAC_BYTES]);
+
+/* ctl_etcd.c */
+void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend);
+void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer *answer);
+int ctl_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *delivery);
+void ctl_withdraw(
+	void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail, int64_t revision);
+void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason);
+void ctl_write_done(void *ctx, uint64_t token, const struct rp_kv_result *result);
+void ctl_writes_free(struct rp_ctl *ctl);
+
+/* ctl_admin.c */
+int ctl_admin_create(struct rp_ctl *ctl);
+void ctl_admin_destroy(struct rp_ctl *ctl);
+void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token);
+/** All metrics of the node from the newest snapshots. */
+void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+/** Calls `fn` when a snapshot begun from now on is there. */
+void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who);

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The control end of queue operations, deliveries and the unary path. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include <base/assert.h>
+#include <base/bytes.h>
+#include <base/log.h>
+#include <base/mbuf.h>
+#include <deliver/deliver.h>
+#include <engine/control_engine_priv.h>
+
+/** status u32, epoch u32, dispatcher u64, little-endian: what DeliverOne answers. */
+#define UNARY_ANSWER_BYTES 16
+/** Pieces of a value that one delivery hands on without a copy. */
+#define PIECES_MAX 64
+
+/* ---- operations ---- */
+
+int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token)
+{
+	unsigned shard = rp_hash_pick(op->hash, c->shards);
+	struct rp_span parts[3] = {op->name, op->tail, op->value};
+	struct rp_xmsg m = {
+		.type = (uint8_t)op->type,
+		.flags = op->flags,
+		.name_length = (uint16_t)op->name.length,
+		.hash = op->hash,
+		.token = token,
+		.idx = op->idx,
+	};
+
+	RP_ASSERT(!(token & CONTROL_CONSUMER_FLAG) && op->name.length <= RP_NAME_BYTES_MAX);
+	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
+		goto wait;
+	memcpy(m.uuid, op->uuid, sizeof(m.uuid));
+	if (op->type == RP_XMSG_PUT)
+		m.tail_length = (uint16_t)op->tail.length;
+	m.m = control_chain(c, parts, op->type == RP_XMSG_PUT ? 3 : 1);
+	if (!m.m)
+		goto wait;
+	if (c->ops->post(c->ctx, shard, &m) != 0) {
+		rte_pktmbuf_free(m.m);
+		goto wait;
+	}
+	if (op->type == RP_XMSG_PUT)
+		c->counters.queue_puts++;
+	else if (op->type == RP_XMSG_ACK)
+		c->counters.queue_acks++;
+	else if (op->type == RP_XMSG_GET)
+		c->counters.queue_gets++;
+	else
+		c->counters.queue_rejects++;
+	return 0;
+
+wait:
+	c->counters.queue_waits++;
+	return -EAGAIN;
+}
+
+/* The value behind the tail, as spans of the chain where it has few segments, else as one copy. */
+static unsigned value_pieces(
+	const struct rte_mbuf *m, uint16_t tail_length, struct rp_span *pieces, void **copy)
+{
+	size_t length = m->pkt_len - tail_length;
+	unsigned n = 0;
+
+	*copy = NULL;
+	if (m->nb_segs > PIECES_MAX) {
+		*copy = control_alloc(length + 1);
+		pieces[0] = (struct rp_span){*copy, length};
+		rp_mbuf_copy_out(m, tail_length, *copy, length);
+		return 1;
+	}
+	for (size_t skip = tail_length; m; m = m->next, skip = 0)
+		if (m->data_len > skip)
+			pieces[n++] =
+				(struct rp_span){rte_pktmbuf_mtod_offset(m, const uint8_t *, skip),
+					m->data_len - skip};
+	return n;
+}
+
+static void on_answer(struct rp_control *c, const struct rp_xmsg *m)
+{
+	struct rp_control_answer a = {
+		.status = m->status,
+		.deleted = m->count,
+		.revision = m->revision,
+		.attempt = m->attempt,
+		.has_message = m->m != NULL,
+	};
+	void *copy = NULL;
+
+	if (m->token & CONTROL_CONSUMER_FLAG) {
+		struct control_consumer *k =
+			control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+
+		if (k && m->status != RP_Q_OK) {
+			uint64_t handle = k->by_handle.key;
+
+			control_consumer_free(c, k);
+			c->ops->consumer_end(c->ctx, handle, rp_qstatus_text(m->status));
+		}
+		rte_pktmbuf_free(m->m);
+		return;
+	}
+	if (m->m) {
+		size_t length = m->m->pkt_len - m->tail_length;
+
+		copy = control_alloc(length + 1);
+		rp_mbuf_copy_out(m->m, m->tail_length, copy, length);
+		a.tail = (struct rp_span){rte_pktmbuf_mtod(m->m, const uint8_t *), m->tail_length};
+		a.value = (struct rp_span){copy, length};
+	}
+	c->ops->queue_answer(c->ctx, m->token, &a);
+	free(copy);
+	rte_pktmbuf_free(m->m);
+}
+
+/* ---- consumers ---- */
+
+struct control_consumer *control_consumer_find(struct rp_control *c, uint64_t handle)
+{
+	struct rp_hmap_node *n = rp_hmap_find(&c->consumers, handle);
+
+	return n ? RP_CONTAINER_OF(n, struct control_consumer, by_handle) : NULL;
+}
+
+static void held_free(struct control_held *h)
+{
+	rp_list_unlink(&h->node);
+	rte_pktmbuf_free(h->m.m);
+	free(h);
+}
+
+void control_consumer_free(struct rp_control *c, struct control_consumer *k)
+{
+	while (!rp_list_empty(&k->held))
+		held_free(rp_list_entry(k->held.next, struct control_held, node));
+	rp_hmap_remove(&c->consumers, &k->by_handle);
+	free(k);
+}
+
+int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_span name,
+	uint32_t hash, const uint8_t uuid[RP_UUID_BYTES], int64_t start_revision, int64_t *revision,
+	struct rp_repl_now now)
+{
+	unsigned shard = rp_hash_pick(hash, c->shards);
+	struct rp_xmsg m = {
+		.type = RP_XMSG_CONSUMER_OPEN,
+		.name_length = (uint16_t)name.length,
+		.hash = hash,
+		.token = consumer | CONTROL_CONSUMER_FLAG,
+		.revision = start_revision > 0 ? (uint64_t)start_revision : 0,
+	};
+	struct rp_span parts[2] = {name, control_consumer_fields(c, name, uuid)};
+	struct control_consumer *k;
+
+	c->now = now;
+	RP_ASSERT(!(consumer & CONTROL_CONSUMER_FLAG));
+	if (c->consumers.count >= c->consumers_max)
+		return -ENOSPC;
+	memcpy(m.uuid, uuid, sizeof(m.uuid));
+	m.m = control_chain(c, parts, 2);
+	if (!m.m)
+		return -EAGAIN;
+	k = control_alloc(sizeof(*k));
+	k->shard = shard;
+	rp_list_init(&k->held);
+	rp_hmap_insert(&c->consumers, &k->by_handle, consumer);
+	control_send(c, shard, &m);
+	*revision = (int64_t)now.wall_us - 1;
+	c->counters.consumers_opened++;
+	return 0;
+}
+
+void rp_control_consumer_close(struct rp_control *c, uint64_t consumer, enum rp_queue_close how)
+{
+	struct control_consumer *k = control_consumer_find(c, consumer);
+	struct rp_xmsg m = {.type = RP_XMSG_CONSUMER_CLOSE,
+		.token = consumer | CONTROL_CONSUMER_FLAG,
+		.value = how};
+
+	if (!k)
+		return;
+	/* What no client saw goes back first, so that it is free for another consumer at once. */
+	while (!rp_list_empty(&k->held)) {
+		struct control_held *h = rp_list_entry(k->held.next, struct control_held, node);
+		struct rp_xmsg back = {.type = RP_XMSG_RETURNED, .token = m.token, .idx = h->m.idx};
+
+		control_send(c, k->shard, &back);
+		held_free(h);
+	}
+	control_send(c, k->shard, &m);
+	control_consumer_free(c, k);
+}
+
+void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint64_t idx)
+{
+	struct control_consumer *k = control_consumer_find(c, consumer);
+	struct rp_xmsg m = {
+		.type = RP_XMSG_ACCEPTED, .token = consumer | CONTROL_CONSUMER_FLAG, .idx = idx};
+
+	if (k)
+		control_send(c, k->shard, &m);
+}
+
+static int show(struct rp_control *c, uint64_t consumer, const struct rp_xmsg *m)
+{
+	struct rp_span pieces[PIECES_MAX];
+	struct rp_control_delivery d = {
+		.idx = m->idx,
+		.tail = {rte_pktmbuf_mtod(m->m, const uint8_t *), m->tail_length},
+		.value = pieces,
+		.revision = (int64_t)m->revision,
+		.attempt = m->attempt,
+	};
+	void *copy;
+	int rc;
+
+	d.value_count = value_pieces(m->m, m->tail_length, pieces, &copy);
+	rc = c->ops->deliver(c->ctx, consumer, &d);
+	free(copy);
+	if (rc == 0)
+		c->counters.deliveries++;
+	return rc;
+}
+
+/* take: m->m, unless -EAGAIN comes back. */
+static int show_or_drop(struct rp_control *c, struct control_consumer *k, const struct rp_xmsg *m)
+{
+	struct rp_xmsg back = {.type = RP_XMSG_RETURNED, .token = m->token, .idx = m->idx};
+	unsigned shard = k->shard;
+	int rc = show(c, k->by_handle.key, m);
+
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc != 0) {
+		RP_LOG(RP_LOG_QUEUE, RP_LOG_WARNING, "a delivery could not be shown: %s",
+			strerror(-rc));
+		control_send(c, shard, &back);
+	}
+	rte_pktmbuf_free(m->m);
+	return 0;
+}
+
+static void on_delivery(struct rp_control *c, const struct rp_xmsg *m)
+{
+	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+	struct control_held *h;
+
+	if (!k) {
+		/* Its close is on the way to the shard, which offers the message again. */
+		c->counters.deliveries_late++;
+		rte_pktmbuf_free(m->m);
+		return;
+	}
+	if (rp_list_empty(&k->held) && show_or_drop(c, k, m) == 0)
+		return;
+	h = control_alloc(sizeof(*h));
+	h->m = *m;
+	rp_list_push_back(&k->held, &h->node);
+	c->counters.deliveries_held++;
+}
+
+void rp_control_consumer_room(struct rp_control *c, uint64_t consumer)
+{
+	struct control_consumer *k = control_consumer_find(c, consumer);
+
+	while (k && !rp_list_empty(&k->held)) {
+		struct control_held *h = rp_list_entry(k->held.next, struct control_held, node);
+
+		if (show_or_drop(c, k, &h->m) != 0)
+			return;
+		h->m.m = NULL;
+		held_free(h);
+	}
+}
+
+static struct control_held *held_find(struct control_consumer *k, uint64_t idx)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &k->held) {
+		struct control_held *h = rp_list_entry(n, struct control_held, node);
+
+		if (h->m.idx == idx)
+			return h;
+	}
+	return NULL;
+}
+
+static void on_recall(struct rp_control *c, const struct rp_xmsg *m)
+{
+	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+	struct control_held *h = k ? held_find(k, m->idx) : NULL;
+	struct rp_xmsg back = {.type = RP_XMSG_RETURNED, .token = m->token, .idx = m->idx};
+
+	if (!h)
+		return;
+	held_free(h);
+	control_send(c, k->shard, &back);
+}
+
+static void on_withdraw(struct rp_control *c, const struct rp_xmsg *m)
+{
+	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+	struct control_held *h = k ? held_find(k, m->idx) : NULL;
+	struct rp_span tail = {rte_pktmbuf_mtod(m->m, const uint8_t *), m->tail_length};
+
+	if (h)
+		held_free(h);
+	else if (k)
+		c->ops->withdraw(c->ctx, k->by_handle.key, m->idx, tail, (int64_t)m->revision);
+	c->counters.withdrawals += k != NULL;
+	rte_pktmbuf_free(m->m);
+}
+
+static void on_consumer_ended(struct rp_control *c, const struct rp_xmsg *m)
+{
+	static const char *const reasons[] = {
+		[RP_QUEUE_END_REPLACED] =
+			"queue consumer: replaced by a later watch of the same uuid",
+		[RP_QUEUE_END_REMOVED] = "queue consumer: its registration was deleted",
+		[RP_QUEUE_END_STOPPING] = "etcdserver: server stopped",
+	};
+	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+	uint64_t handle;
+
+	if (!k)
+		return;
+	handle = k->by_handle.key;
+	control_consumer_free(c, k);
+	c->ops->consumer_end(c->ctx, handle, reasons[m->value]);
+}
+
+/* ---- the unary path ---- */
+
+static void unary_failed(struct rp_control *c, unsigned shard, uint64_t token)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_UNARY_RESULT, .token = token, .value = 1};
+
+	c->counters.unary_failed++;
+	control_send(c, shard, &m);
+}
+
+static void on_unary_out(struct rp_control *c, unsigned shard, const struct rp_xmsg *m)
+{
+	struct control_unary *u = control_alloc(sizeof(*u));
+	size_t length = m->m->pkt_len;
+	uint8_t *frame = control_alloc(length);
+
+	u->shard = shard;
+	u->token = m->token;
+	rp_hmap_insert(&c->unaries, &u->by_id, ++c->unary_id_last);
+	rp_mbuf_copy_out(m->m, 0, frame, length);
+	rte_pktmbuf_free(m->m);
+	c->counters.unary_out++;
+	if (c->ops->unary_call(c->ctx, m->node, (struct rp_span){frame, length}, u->by_id.key)) {
+		rp_hmap_remove(&c->unaries, &u->by_id);
+		free(u);
+		unary_failed(c, shard, m->token);
+	}
+	free(frame);
+}
+
+void rp_control_unary_result(
+	struct rp_control *c, uint64_t token, bool failed, struct rp_span answer)
+{
+	struct rp_hmap_node *n = rp_hmap_find(&c->unaries, token);
+	struct rp_reader r = rp_reader_of(answer.data, answer.length);
+	struct rp_xmsg m = {.type = RP_XMSG_UNARY_RESULT};
+	struct control_unary *u;
+	uint32_t status;
+
+	if (!n)
+		return;
+	u = RP_CONTAINER_OF(n, struct control_unary, by_id);
+	m.token = u->token;
+	status = rp_read_le32(&r);
+	m.epoch = rp_read_le32(&r);
+	m.node = rp_read_le64(&r);
+	m.status = (uint16_t)status;
+	if (failed || r.bad || status >= RP_QSTATUS_COUNT)
+		unary_failed(c, u->shard, u->token);
+	else
+		control_send(c, u->shard, &m);
+	rp_hmap_remove(&c->unaries, &u->by_id);
+	free(u);
+}
+
+int rp_control_unary_in(struct rp_control *c, uint64_t node, struct rp_span frame, uint64_t token)
+{
+	int shard = rp_deliver_unary_shard(frame.data, frame.length, c->shards);
+	struct rp_xmsg m = {.type = RP_XMSG_UNARY_IN, .node = node, .token = token};
+
+	if (shard < 0) {
+		c->counters.unary_malformed++;
+		return -EINVAL;
+	}
+	if (!rp_list_empty(&c->posts[shard]) ||
+		c->ops->tokens(c->ctx, (unsigned)shard, RP_XMSG_UNARY_IN) == 0)
+		return -EAGAIN;
+	m.m = control_chain(c, &frame, 1);
+	if (!m.m)
+		return -EAGAIN;
+	if (c->ops->post(c->ctx, (unsigned)shard, &m) != 0) {
+		rte_pktmbuf_free(m.m);
+		return -EAGAIN;
+	}
+	c->counters.unary_in++;
+	return 0;
+}
+
+static void on_unary_done(struct rp_control *c, const struct rp_xmsg *m)
+{
+	uint8_t bytes[UNARY_ANSWER_BYTES];
+	struct rp_writer w = rp_writer_of(bytes, sizeof(bytes));
+
+	rp_write_le32(&w, m->status);
+	rp_write_le32(&w, m->epoch);
+	rp_write_le64(&w, m->node);
+	c->ops->unary_answer(
+		c->ctx, m->token, (struct rp_span){bytes, m->value ? 0 : sizeof(bytes)});
+}
+
+/* ---- what the rings bring ---- */
+
+static void on_named(struct rp_control *c, const struct rp_xmsg *m)
+{
+	struct rp_span name = {rte_pktmbuf_mtod(m->m, const uint8_t *), m->name_length};
+
+	if (m->type == RP_XMSG_CLAIMED)
+		control_on_claimed(c, name, m->epoch);
+	else if (m->type == RP_XMSG_RELEASED)
+		control_on_released(c, name, m->epoch);
+	else
+		control_on_consumer_here(c, name, m->uuid, m->value != 0);
+	rte_pktmbuf_free(m->m);
+}
+
+void rp_control_on_xmsg(
+	struct rp_control *c, unsigned shard, const struct rp_xmsg *m, struct rp_repl_now now)
+{
+	c->now = now;
+	switch ((enum rp_xmsg_type)m->type) {
+	case RP_XMSG_ANSWER:
+		on_answer(c, m);
+		return;
+	case RP_XMSG_DELIVERY:
+		on_delivery(c, m);
+		return;
+	case RP_XMSG_RECALL:
+		on_recall(c, m);
+		return;
+	case RP_XMSG_WITHDRAW:
+		on_withdraw(c, m);
+		return;
+	case RP_XMSG_CONSUMER_ENDED:
+		on_consumer_ended(c, m);
+		return;
+	case RP_XMSG_CLAIMED:
+	case RP_XMSG_RELEASED:
+	case RP_XMSG_CONSUMER_HERE:
+		on_named(c, m);
+		return;
+	case RP_XMSG_UNARY_OUT:
+		on_unary_out(c, shard, m);
+		return;
+	case RP_XMSG_UNARY_DONE:
+		on_unary_done(c, m);
+		return;
+	case RP_XMSG_LINK_STATE:
+		return; /* the shards know; control learns of peers by its own channel */
+	case RP_XMSG_SNAPSHOT_DONE:
+		c->ops->snapshot_done(c->ctx, shard, m->token);
+		return;
+	case RP_XMSG_STOPPED:
+		c->ops->stopped(c->ctx, shard, m->value);
+		return;
+	case RP_XMSG_PUT:
+	case RP_XMSG_ACK:
+	case RP_XMSG_GET:
+	case RP_XMSG_REJECT:
+	case RP_XMSG_CONSUMER_OPEN:
+	case RP_XMSG_CONSUMER_CLOSE:
+	case RP_XMSG_ACCEPTED:
+	case RP_XMSG_RETURNED:
+	case RP_XMSG_SET_RECORD:
+	case RP_XMSG_SET_CONSUMER:
+	case RP_XMSG_SET_NODE:
+	case RP_XMSG_SET_PEER:
+	case RP_XMSG_SET_UNARY:
+	case RP_XMSG_UNARY_IN:
+	case RP_XMSG_UNARY_RESULT:
+	case RP_XMSG_SNAPSHOT:
+	case RP_XMSG_IMPAIR:
+	case RP_XMSG_STOP:
+	case RP_XMSG_FRAME_OUT:
+	case RP_XMSG_FRAME_IN:
+	case RP_XMSG_PEER_STATE:
+	case RP_XMSG_VIOLATION:
+	case RP_XMSG_TYPE_COUNT:
+		break;
+	}
+	RP_ASSERT(!"a message that control is never sent");
+}
+
+void control_queue_free(struct rp_control *c)
+{
+	for (size_t i = 0; i < 1u << CONTROL_CONSUMER_BITS; i++)
+		while (c->consumers.chains[i])
+			control_consumer_free(c, RP_CONTAINER_OF(c->consumers.chains[i],
+							 struct control_consumer, by_handle));
+	for (size_t i = 0; i < 1u << CONTROL_UNARY_BITS; i++)
+		while (c->unaries.chains[i]) {
+			struct control_unary *u =
+				RP_CONTAINER_OF(c->unaries.chains[i], struct control_unary, by_id);
+
+			rp_hmap_remove(&c->unaries, &u->by_id);
+			free(u);
+		}
+}

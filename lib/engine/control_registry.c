@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The registry: what the store's records say is told to the shards, and what shards decide is
+ * written into the store. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include <base/log.h>
+#include <engine/control_engine_priv.h>
+#include <route/key.h>
+
+/** How long a consumer record that came before its watch is kept (spec/queues.md, Records). */
+#define EARLY_NS (60 * RP_NS_PER_S)
+
+static struct rp_span span_of(const char *text)
+{
+	return (struct rp_span){(const uint8_t *)text, strlen(text)};
+}
+
+/* ---- store -> shards ---- */
+
+static bool has_prefix(struct rp_span key, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return key.length >= n && memcmp(key.data, prefix, n) == 0;
+}
+
+void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *events,
+	uint32_t count, uint64_t origin)
+{
+	struct rp_control *c = ctx;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct rp_span key = rp_kv_version_key(events[i].kv);
+		struct control_publish *p;
+		struct rp_route_key k;
+
+		if (key.length > RP_REGISTRY_KEY_BYTES_MAX)
+			continue;
+		rp_route_key_parse(&k, key.data, key.length);
+		if (!rp_route_key_is_registry(&k) && !has_prefix(key, RP_CONTROL_NODE_PREFIX))
+			continue;
+		p = control_alloc(sizeof(*p) + key.length);
+		p->length = (uint16_t)key.length;
+		memcpy(p->key, key.data, key.length);
+		rp_list_push_back(&c->publish, &p->node);
+	}
+}
+
+static struct rp_span live_value(struct rp_control *c, struct rp_span key)
+{
+	struct rp_kv_record r;
+
+	if (!rp_kv_record_get(c->kv, key, &r) || r.deleted)
+		return (struct rp_span){0};
+	return r.value;
+}
+
+static int publish_record(struct rp_control *c, const struct rp_route_key *k, struct rp_span key)
+{
+	unsigned shard = rp_hash_pick(rp_queue_hash(k->name.data, k->name.length), c->shards);
+	struct rp_xmsg m = {
+		.type = k->kind == RP_KEY_DISPATCHER ? RP_XMSG_SET_RECORD : RP_XMSG_SET_CONSUMER,
+		.name_length = (uint16_t)k->name.length,
+	};
+	struct rp_span parts[2] = {k->name, live_value(c, key)};
+
+	if (c->ops->tokens(c->ctx, shard, m.type) == 0 || !rp_list_empty(&c->posts[shard]))
+		return -EAGAIN;
+	parts[1].length = RP_MIN(parts[1].length, (size_t)RP_RECORD_BYTES_MAX);
+	memcpy(m.uuid, k->uuid, sizeof(m.uuid));
+	m.m = control_chain(c, parts, 2);
+	if (!m.m)
+		return -EAGAIN;
+	control_send(c, shard, &m);
+	c->counters.records_published++;
+	return 0;
+}
+
+static void endpoint_out(
+	const struct rp_endpoint *e, uint8_t *family, uint16_t *port, uint8_t *addr)
+{
+	*family = e->family;
+	*port = e->port;
+	memcpy(addr, e->addr, sizeof(e->addr));
+}
+
+static int publish_node(struct rp_control *c, uint64_t node)
+{
+	struct rp_node_record r;
+	struct rp_xmsg_peer peer = {0};
+	struct rp_span part = {(const uint8_t *)&peer, sizeof(peer)};
+
+	bool known = rp_control_node_get(c, node, &r);
+
+	/* A client's range took our own record with it: it is ours to write. */
+	if (node == c->self.node && !known)
+		control_write_self(c);
+	if (node == c->self.node || !known)
+		return 0;
+	if (c->transport_tcp)
+		endpoint_out(&r.tcp, &peer.tcp_family, &peer.tcp_port, peer.tcp_addr);
+	if (c->transport_ktcp)
+		endpoint_out(&r.ktcp, &peer.ktcp_family, &peer.ktcp_port, peer.ktcp_addr);
+	for (uint32_t s = 0; s < c->shards; s++) {
+		struct rp_xmsg m = {.type = RP_XMSG_SET_PEER, .node = node};
+
+		m.m = control_chain(c, &part, 1);
+		if (!m.m)
+			return -EAGAIN;
+		control_send(c, s, &m);
+	}
+	return 0;
+}
+
+static int publish_one(struct rp_control *c, struct rp_span key)
+{
+	struct rp_route_key k;
+
+	if (has_prefix(key, RP_CONTROL_NODE_PREFIX)) {
+		char digits[24] = "";
+		size_t n = strlen(RP_CONTROL_NODE_PREFIX);
+
+		if (key.length - n >= sizeof(digits))
+			return 0;
+		memcpy(digits, key.data + n, key.length - n);
+		return publish_node(c, strtoull(digits, NULL, 10));
+	}
+	rp_route_key_parse(&k, key.data, key.length);
+	return publish_record(c, &k, key);
+}
+
+bool control_publish_run(struct rp_control *c)
+{
+	struct rp_list *n, *t;
+
+	/* A shard that is full keeps its own back, in order, and holds up those behind: bounded by
+	 * the time it takes to make room, and registry changes are rare. */
+	rp_list_foreach_safe (n, t, &c->publish) {
+		struct control_publish *p = rp_list_entry(n, struct control_publish, node);
+
+		if (publish_one(c, (struct rp_span){p->key, p->length}) != 0)
+			return true;
+		rp_list_unlink(&p->node);
+		free(p);
+	}
+	return false;
+}
+
+void control_publish_free(struct rp_control *c)
+{
+	struct rp_list *n;
+
+	while ((n = rp_list_pop_front(&c->publish)))
+		free(rp_list_entry(n, struct control_publish, node));
+	while ((n = rp_list_pop_front(&c->early)))
+		free(rp_list_entry(n, struct control_early, node));
+}
+
+bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_node_record *out)
+{
+	char key[64];
+	struct rp_span value;
+
+	snprintf(key, sizeof(key), RP_CONTROL_NODE_PREFIX "%" PRIu64, node);
+	value = live_value(c, span_of(key));
+	out->node = node;
+	return value.length > 0 && rp_node_record_parse(out, value.data, value.length) == 0;
+}
+
+/* ---- the node's own writes ---- */
+
+static void write_key(struct rp_control *c, struct rp_span key, struct rp_span value, bool delete)
+{
+	struct rp_kv_op op = {.type = RP_KV_OP_PUT, .put = {.key = key, .value = value}};
+	struct rp_kv_txn txn = {.success = &op, .success_count = 1};
+	struct rp_kv_writer writer = {.wall_us = c->now.wall_us};
+	struct rp_kv_result result = {0};
+
+	if (delete)
+		op = (struct rp_kv_op){.type = RP_KV_OP_DELETE, .del = {.key = key}};
+	if (rp_kv_apply(c->kv, &txn, &writer, &result) != RP_KV_OK)
+		RP_LOG(RP_LOG_ROUTE, RP_LOG_ERROR, "a record could not be written: %s",
+			rp_kv_error_text(result.error));
+	rp_kv_result_clear(&result);
+}
+
+void control_write_self(struct rp_control *c)
+{
+	char key[64], value[RP_NODE_RECORD_BYTES_MAX];
+	int n = rp_node_record_format(&c->self, value, sizeof(value));
+
+	snprintf(key, sizeof(key), RP_CONTROL_NODE_PREFIX "%" PRIu64, c->self.node);
+	if (n > 0)
+		write_key(c, span_of(key), (struct rp_span){(uint8_t *)value, (size_t)n}, false);
+}
+
+void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch)
+{
+	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX], old[RP_RECORD_BYTES_MAX], text[RP_RECORD_BYTES_MAX];
+	int key_length = rp_route_key_dispatcher(name, key, sizeof(key)), n;
+	struct rp_dispatcher_record r;
+	struct rp_span value;
+
+	if (key_length < 0)
+		return;
+	value = live_value(c, (struct rp_span){key, (size_t)key_length});
+	value.length = RP_MIN(value.length, sizeof(old));
+	if (value.length > 0)
+		memcpy(old, value.data, value.length);
+	rp_route_dispatcher_parse(&r, old, value.length);
+	if (rp_route_dispatcher_compare(r.epoch, r.node, epoch, c->self.node) >= 0)
+		return; /* somebody newer was written meanwhile; the shard hears of it */
+	r.node = c->self.node;
+	r.epoch = epoch;
+	r.pinned = false;
+	n = rp_route_dispatcher_format(&r, text, sizeof(text));
+	if (n < 0)
+		return;
+	write_key(c, (struct rp_span){key, (size_t)key_length}, (struct rp_span){text, (size_t)n},
+		false);
+	c->counters.claims_written++;
+}
+
+void control_on_released(struct rp_control *c, struct rp_span name, uint32_t epoch)
+{
+	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX];
+	int key_length = rp_route_key_dispatcher(name, key, sizeof(key));
+	struct rp_dispatcher_record r;
+	struct rp_span value;
+
+	if (key_length < 0)
+		return;
+	value = live_value(c, (struct rp_span){key, (size_t)key_length});
+	if (rp_route_dispatcher_parse(&r, value.data, value.length) == 0 &&
+		r.node == c->self.node && r.epoch == epoch)
+		write_key(c, (struct rp_span){key, (size_t)key_length}, (struct rp_span){0}, true);
+}
+
+void control_on_consumer_here(
+	struct rp_control *c, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here)
+{
+	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX], old[RP_RECORD_BYTES_MAX], text[RP_RECORD_BYTES_MAX];
+	int key_length = rp_route_key_consumer(name, uuid, key, sizeof(key)), n;
+	struct rp_consumer_record r;
+	struct rp_span value;
+
+	if (key_length < 0)
+		return;
+	value = live_value(c, (struct rp_span){key, (size_t)key_length});
+	value.length = RP_MIN(value.length, sizeof(old));
+	if (value.length > 0)
+		memcpy(old, value.data, value.length);
+	rp_route_consumer_parse(&r, old, value.length);
+	if (!here) {
+		if (value.length > 0 && r.node == c->self.node)
+			write_key(c, (struct rp_span){key, (size_t)key_length}, (struct rp_span){0},
+				true);
+		return;
+	}
+	if (r.node == c->self.node)
+		return;
+	r.node = c->self.node;
+	n = rp_route_consumer_format(&r, text, sizeof(text));
+	if (n > 0)
+		write_key(c, (struct rp_span){key, (size_t)key_length},
+			(struct rp_span){text, (size_t)n}, false);
+}
+
+struct rp_span control_consumer_fields(
+	struct rp_control *c, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES])
+{
+	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX];
+	int key_length = rp_route_key_consumer(name, uuid, key, sizeof(key));
+	struct rp_span value;
+	const uint8_t *semicolon;
+
+	if (key_length < 0)
+		return (struct rp_span){0};
+	value = live_value(c, (struct rp_span){key, (size_t)key_length});
+	semicolon = value.length ? memchr(value.data, ';', value.length) : NULL;
+	if (!semicolon)
+		return (struct rp_span){0};
+	return (struct rp_span){semicolon, value.length - (size_t)(semicolon - value.data)};
+}
+
+/* ---- clients' writes of records ---- */
+
+static void remember_early(struct rp_control *c, struct rp_span key)
+{
+	struct control_early *e = control_alloc(sizeof(*e) + key.length);
+	struct rp_kv_record r;
+
+	e->until_ns = c->now.ns + EARLY_NS;
+	e->stamp = rp_kv_record_get(c->kv, key, &r) ? r.stamp : 0;
+	e->length = (uint16_t)key.length;
+	memcpy(e->key, key.data, key.length);
+	rp_list_push_back(&c->early, &e->node);
+}
+
+uint64_t control_early_run(struct rp_control *c)
+{
+	while (!rp_list_empty(&c->early)) {
+		struct control_early *e = rp_list_entry(c->early.next, struct control_early, node);
+		struct rp_span key = {e->key, e->length};
+		struct rp_kv_record r;
+
+		if (e->until_ns > c->now.ns)
+			return e->until_ns;
+		/* Still as it was put: no watch has come, nor a later put. */
+		if (rp_kv_record_get(c->kv, key, &r) && !r.deleted && r.stamp == e->stamp)
+			write_key(c, key, (struct rp_span){0}, true);
+		rp_list_unlink(&e->node);
+		free(e);
+	}
+	return RP_NEVER;
+}
+
+static int merge_record(const struct rp_route_key *key, struct rp_span old, struct rp_span value,
+	uint8_t *text, bool *early, const char **message)
+{
+	int rc, n;
+
+	if (key->kind == RP_KEY_DISPATCHER) {
+		struct rp_dispatcher_record current, merged;
+
+		rp_route_dispatcher_parse(&current, old.data, old.length);
+		rc = rp_route_dispatcher_merge(&merged, &current, value.data, value.length);
+		n = rc ? rc : rp_route_dispatcher_format(&merged, text, RP_RECORD_BYTES_MAX);
+		*message =
+			rc == -EPERM
+				? "dispatcher record: a client may change reply_to and pinned only"
+				: "dispatcher record: expected ;reply_to=<queue> and ;pinned";
+	} else {
+		struct rp_consumer_record current, merged;
+
+		rp_route_consumer_parse(&current, old.data, old.length);
+		rc = rp_route_consumer_merge(&merged, &current, value.data, value.length);
+		n = rc ? rc : rp_route_consumer_format(&merged, text, RP_RECORD_BYTES_MAX);
+		*early = merged.node == 0;
+		*message =
+			rc == -EPERM
+				? "consumer record: the node is written by the server only"
+				: "consumer record: expected ;cap=..;max_bytes=..;prefetch=..;match=..";
+	}
+	return n;
+}
+
+int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key,
+	struct rp_span value, bool prev_kv, uint64_t token, const char **message,
+	struct rp_repl_now now)
+{
+	uint8_t canonical[RP_REGISTRY_KEY_BYTES_MAX], text[RP_RECORD_BYTES_MAX];
+	int length = rp_route_key_canonical(key, canonical, sizeof(canonical)), n = 0, rc;
+	struct rp_span at = {canonical, (size_t)length};
+	struct rp_kv_op op = {.type = RP_KV_OP_DELETE, .del = {.key = at, .prev_kv = prev_kv}};
+	struct rp_kv_txn txn = {.success = &op, .success_count = 1};
+	bool early = false;
+
+	c->now = now;
+	*message = "not a record";
+	if (length < 0)
+		return -EINVAL;
+	if (value.data) {
+		n = merge_record(key, live_value(c, at), value, text, &early, message);
+		if (n < 0)
+			return n == -EPERM ? -EPERM : -EINVAL;
+		op = (struct rp_kv_op){.type = RP_KV_OP_PUT,
+			.put = {.key = at, .value = {text, (size_t)n}, .prev_kv = prev_kv}};
+	}
+	rc = rp_control_propose(c, &txn, token, now);
+	if (rc == 0 && early)
+		remember_early(c, at);
+	return rc;
+}

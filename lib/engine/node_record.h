@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a node says of itself under /_ringpost/node/<id>, so that others find its links and clients
+ * its port:
+ *
+ *	<format>;boot=<n>[;tcp=<address>:<port>][;ktcp=<address>:<port>];k=<n>;shards=<n>
+ *	[;name=<text>][;url=<url>];version=<text>
+ *
+ * The format is 1. Unknown fields are ignored; a field that does not parse counts as absent. Pure.
+ */
+
+#include <stdint.h>
+
+#include <base/transport.h>
+#include <base/units.h>
+
+/** Where a node's links listen, its shape, and how clients reach it. */
+struct rp_node_record {
+	uint64_t node; /**< of the key, not of the text */
+	uint64_t boot;
+	struct rp_endpoint tcp, ktcp; /**< family 0 = none */
+	uint32_t per_peer, shards;
+	char name[128];
+	char client_url[256]; /**< "http://host:port" */
+};
+
+#define RP_NODE_RECORD_BYTES_MAX 1024
+
+/** Length written (no terminator), or -ENOSPC. A ';' in a text becomes '_'. */
+int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size);
+/** 0, or -EINVAL when the format is unknown or there is no boot id. `node` is left alone. */
+int rp_node_record_parse(struct rp_node_record *r, const void *text, size_t length);
+
+/** "10.0.0.1:7400", "[fd00::1]:7400". Length as snprintf. */
+int rp_endpoint_format(const struct rp_endpoint *e, char *out, size_t size);
+/** The reverse. 0 or -EINVAL. */
+int rp_endpoint_parse(struct rp_endpoint *e, const char *text);

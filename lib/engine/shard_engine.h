@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One shard's machine: TCP stacks, links, Deliver and queues, wired together. It reads no clock and
+ * touches no device or ring; lib/shard and test/sim feed it and carry out what it asks.
+ *
+ *   1. rp_engine_create(). The shard `link_shard` owns ports, links and their stacks; the others
+ *      reach peers through it, by FRAME_OUT and FRAME_IN.
+ *   2. Each loop turn: rp_engine_on_xmsg() for what the rings brought, rp_engine_rx() for each
+ *      port's burst, then rp_engine_poll(), then rp_engine_tx() of each port until it is empty.
+ *   3. rp_engine_next_deadline() says how long the loop may sleep.
+ *
+ * One lcore owns it.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/transport.h>
+#include <base/units.h>
+#include <deliver/deliver.h>
+#include <link/link.h>
+#include <queue/queue.h>
+#include <tcp/tcp.h>
+#include <xcore/xcore_msg.h>
+
+struct rp_engine;
+
+#define RP_ENGINE_PORTS_MAX 16
+
+struct rp_engine_ops {
+	/**
+	 * Sends to another shard, or to control (to = RP_ENGINE_CONTROL). take on 0. -EAGAIN,
+	 * -ENOBUFS: not taken; a class R message to control is refused only when its sender's
+	 * backlog is full.
+	 */
+	int (*post)(void *ctx, unsigned to, const struct rp_xmsg *m);
+	/** Bytes nobody can guess. */
+	void (*random)(void *ctx, void *out, size_t length);
+};
+
+#define RP_ENGINE_CONTROL UINT32_MAX
+
+struct rp_engine_config {
+	uint32_t shard, shards, link_shard;
+	struct rp_tcp_config tcp[RP_ENGINE_PORTS_MAX]; /**< of the ports; on the link shard only */
+	uint32_t port_count;
+	struct rp_transport *ktcp; /**< borrow: kernel sockets, on the link shard; NULL = none */
+	uint16_t listen_port;	   /**< links.listen, on every transport */
+	struct rp_links_config links;
+	struct rp_deliver_config deliver;
+	struct rp_queue_config queue;
+};
+
+#define RP_ENGINE_COUNTERS(X)                                                                   \
+	X(frames_rerouted, "frames that crossed to another shard")                              \
+	X(frames_misrouted, "frames for a shard that does not exist; their bundle was closed")  \
+	X(frames_overrun, "frames lost to a full ring between shards; their bundle was closed") \
+	X(posts_lost, "messages to control that found ring and backlog full")                   \
+	X(answers_unary, "frames answered for DeliverOne")
+
+struct rp_engine_counters {
+#define X(name, help) uint64_t name;
+	RP_ENGINE_COUNTERS(X)
+#undef X
+};
+
+/** What SNAPSHOT fills: allocated by control, read by it after SNAPSHOT_DONE. */
+struct rp_engine_queue_view {
+	char name[RP_NAME_BYTES_MAX + 1];
+	struct rp_queue_info info; /**< its name span is not valid */
+};
+
+struct rp_engine_snapshot {
+	uint32_t queues_max; /**< in: room in queues[] */
+	uint32_t queue_count;
+	uint32_t connections_max;
+	uint32_t connection_count;
+	struct rp_engine_counters engine;
+	struct rp_queue_totals queue;
+	struct rp_deliver_counters deliver;
+	struct rp_deliver_info deliver_info;
+	bool has_links, has_tcp;
+	struct rp_link_counters links;
+	uint32_t links_up;
+	struct rp_tcp_counters tcp; /**< of all ports together */
+	struct rp_net_counters net;
+	struct rp_tcp_usage tcp_usage;
+	struct rp_engine_queue_view *queues; /**< queues_max of them */
+	struct rp_tcp_info *connections;     /**< connections_max of them */
+	/* The shard's own, filled by lib/shard. */
+	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps, loop_gap_ns_max;
+};
+
+/** NULL and errno. borrow: ops, pools, ktcp. */
+struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
+	const struct rp_engine_ops *ops, void *ctx, uint64_t now_ns);
+/** Frees all mbufs held; no callback. NULL is fine. */
+void rp_engine_destroy(struct rp_engine *e);
+
+/** Wall clock minus `now_ns`, at start and when it changes. */
+void rp_engine_set_wall_offset(struct rp_engine *e, int64_t wall_minus_now_ns);
+
+/** take: what the message holds. `from` is a shard, or RP_ENGINE_CONTROL. */
+void rp_engine_on_xmsg(
+	struct rp_engine *e, unsigned from, const struct rp_xmsg *m, uint64_t now_ns);
+/** take: frames received on a port. */
+void rp_engine_rx(
+	struct rp_engine *e, uint32_t port, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
+/** Events, timers, output. True: something was done, or more is to be done now. */
+bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns);
+/** Up to `max` frames for the port; take. */
+unsigned rp_engine_tx(struct rp_engine *e, uint32_t port, struct rte_mbuf **out, unsigned max);
+uint64_t rp_engine_next_deadline(const struct rp_engine *e);
+
+/** Twice the worst loop gap seen, as the floor of retransmission towards appliances. */
+void rp_engine_set_rto_floor(struct rp_engine *e, uint64_t rto_min_ns);
+
+/** Fills *s but for the shard's own part. */
+void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint64_t now_ns);
+/** For tests: the parts. */
+struct rp_queues *rp_engine_queues(struct rp_engine *e);
+struct rp_links *rp_engine_links(struct rp_engine *e);
+struct rp_deliver *rp_engine_deliver(struct rp_engine *e);
+struct rp_tcp_stack *rp_engine_tcp(struct rp_engine *e, uint32_t port);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <base/hmap.h>
+#include <engine/shard_engine.h>
+
+#define ENGINE_PEER_BITS 9
+
+/** What a shard knows of another node. */
+struct engine_peer {
+	struct rp_hmap_node by_node;
+	uint32_t bundle; /**< 0 = no link */
+	bool unary;	 /**< the gRPC path is there */
+	bool lost;	 /**< the queues were told that no way is left */
+	uint64_t ping_sent_ns,
+		ping_answered_ns; /**< of the last PING answered, see rp_queue_peer_lost() */
+};
+
+struct rp_engine {
+	uint32_t shard, shards, link_shard, port_count;
+	const struct rp_engine_ops *ops;
+	void *ctx;
+	struct rte_mempool *pool; /**< for texts to control */
+	struct rp_tcp_stack *tcp[RP_ENGINE_PORTS_MAX];
+	struct rp_net_interface iface[RP_ENGINE_PORTS_MAX];
+	struct rp_transport *ktcp;
+	struct rp_links *links; /**< NULL but on the link shard */
+	struct rp_deliver *deliver;
+	struct rp_queues *queues;
+	struct rp_hmap peers;
+	struct rp_hmap_node *peer_chains[1u << ENGINE_PEER_BITS];
+	struct engine_peer peer_slots[RP_PEERS_MAX];
+	uint32_t peer_count;
+	bool out_blocked;    /**< a frame for the link shard found no room */
+	uint32_t stop_phase; /**< asked for and not answered yet; 0 = none */
+	struct rp_engine_counters counters;
+	uint64_t now_ns; /**< of the call that is running, for callbacks without one */
+};
+
+/** The peer's slot, made on first sight; NULL when the table is full. */
+struct engine_peer *engine_peer_get(struct rp_engine *e, uint64_t node);
+/** Way to the peer changed: tells deliver and queues. */
+void engine_peer_link(struct rp_engine *e, uint64_t node, uint32_t bundle, uint64_t now_ns);
+void engine_peer_unary(struct rp_engine *e, uint64_t node, bool available, uint64_t now_ns);
+void engine_peer_way_changed(struct rp_engine *e, struct engine_peer *p, uint64_t now_ns);
+
+/** Posts to control; class R and answers, so a refusal is a fault that is counted. */
+void engine_tell(struct rp_engine *e, const struct rp_xmsg *m);
+/** A chain of a name, or a name and a text, from the queue pool; NULL when empty. */
+struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_span b);
+
+extern const struct rp_links_ops engine_links_ops;
+extern const struct rp_deliver_ops engine_deliver_ops;
+extern const struct rp_queue_ops engine_queue_ops;

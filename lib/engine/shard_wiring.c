@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The callbacks that join the cores of a shard to each other and to the rings. */
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include <base/log.h>
+#include <base/mbuf.h>
+#include <engine/shard_engine_priv.h>
+
+struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_span b)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(e->pool);
+
+	if (!m)
+		return NULL;
+	/* Names and tails: two of them fit any buffer. */
+	if (a.length > 0)
+		memcpy(rte_pktmbuf_append(m, (uint16_t)a.length), a.data, a.length);
+	if (b.length > 0)
+		memcpy(rte_pktmbuf_append(m, (uint16_t)b.length), b.data, b.length);
+	return m;
+}
+
+/* ---- links ---- */
+
+static void links_random(void *ctx, void *out, size_t length)
+{
+	struct rp_engine *e = ctx;
+
+	e->ops->random(e->ctx, out, length);
+}
+
+static void tell_shards(struct rp_engine *e, uint64_t node, uint32_t bundle)
+{
+	struct engine_peer *p = engine_peer_get(e, node);
+	struct rp_xmsg m = {
+		.type = RP_XMSG_PEER_STATE,
+		.node = node,
+		.value = bundle,
+		.idx = p ? p->ping_sent_ns : 0,
+		.revision = p ? p->ping_answered_ns : 0,
+	};
+
+	for (uint32_t s = 0; s < e->shards; s++)
+		if (s != e->shard && e->ops->post(e->ctx, s, &m) != 0)
+			e->counters.posts_lost++;
+}
+
+static void links_on_up(void *ctx, uint64_t node, uint32_t bundle, uint64_t boot, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {.type = RP_XMSG_LINK_STATE, .node = node, .value = 1};
+
+	engine_peer_link(e, node, bundle, now_ns);
+	tell_shards(e, node, bundle);
+	engine_tell(e, &m);
+	RP_LOG(RP_LOG_LINK, RP_LOG_INFO, "up: node %lu, bundle %u", (unsigned long)node, bundle);
+}
+
+static void links_on_down(void *ctx, uint64_t node, enum rp_link_down why, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {.type = RP_XMSG_LINK_STATE, .node = node};
+
+	engine_peer_link(e, node, 0, now_ns);
+	tell_shards(e, node, 0);
+	engine_tell(e, &m);
+	RP_LOG(RP_LOG_LINK, RP_LOG_WARNING, "down: node %lu: %s", (unsigned long)node,
+		rp_link_down_text(why));
+}
+
+static void links_on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+	struct rp_frame_header h;
+	struct engine_peer *p;
+	int shard;
+
+	rp_frame_header_read(&h, rte_pktmbuf_mtod(frame, const void *));
+	shard = rp_frame_shard(&h, e->shards);
+	if (shard == (int)e->shard) {
+		rp_deliver_on_frame(e->deliver, node, frame, now_ns);
+		return;
+	}
+	p = engine_peer_get(e, node);
+	if (shard >= 0 && p) {
+		struct rp_xmsg m = {
+			.type = RP_XMSG_FRAME_IN, .node = node, .value = p->bundle, .m = frame};
+
+		if (e->ops->post(e->ctx, (unsigned)shard, &m) == 0) {
+			e->counters.frames_rerouted++;
+			return;
+		}
+		e->counters.frames_overrun++;
+	} else {
+		e->counters.frames_misrouted++;
+	}
+	/* A hole in an ordered stream: the bundle starts anew, and what was lost is repeated. */
+	rte_pktmbuf_free(frame);
+	rp_links_violation(e->links, node, now_ns);
+}
+
+static void links_on_room(void *ctx, uint64_t node, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	rp_deliver_on_room(e->deliver, node, now_ns);
+}
+
+static void links_on_answered(void *ctx, uint64_t node, uint64_t sent_ns, uint64_t now_ns)
+{
+	struct engine_peer *p = engine_peer_get(ctx, node);
+
+	if (p)
+		p->ping_sent_ns = sent_ns;
+}
+
+static void links_on_ping(void *ctx, uint64_t node, uint64_t now_ns)
+{
+	struct engine_peer *p = engine_peer_get(ctx, node);
+
+	if (p)
+		p->ping_answered_ns = now_ns;
+}
+
+const struct rp_links_ops engine_links_ops = {
+	.random = links_random,
+	.on_up = links_on_up,
+	.on_down = links_on_down,
+	.on_frame = links_on_frame,
+	.on_room = links_on_room,
+	.on_answered = links_on_answered,
+	.on_ping = links_on_ping,
+};
+
+/* ---- deliver ---- */
+
+static int deliver_frame_out(void *ctx, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {.type = RP_XMSG_FRAME_OUT, .node = node, .value = bundle, .m = frame};
+
+	if (e->links)
+		return rp_links_send(e->links, node, bundle, frame);
+	if (e->shard == e->link_shard)
+		return -ENOTCONN; /* a node without ports and sockets has no links */
+	if (e->ops->post(e->ctx, e->link_shard, &m) == 0) {
+		e->counters.frames_rerouted++;
+		return 0;
+	}
+	e->out_blocked = true;
+	return -EAGAIN;
+}
+
+static int deliver_unary_send(
+	void *ctx, uint64_t node, uint32_t hash, struct rte_mbuf *frame, uint64_t token)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {
+		.type = RP_XMSG_UNARY_OUT, .node = node, .hash = hash, .token = token, .m = frame};
+
+	return e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m);
+}
+
+static void deliver_violation(void *ctx, uint64_t node, enum rp_deliver_violation why)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {.type = RP_XMSG_VIOLATION, .node = node, .status = (uint16_t)why};
+
+	RP_LOG(RP_LOG_LINK, RP_LOG_ERROR, "node %lu broke the protocol: %s", (unsigned long)node,
+		rp_deliver_violation_text(why));
+	if (e->links)
+		rp_links_violation(e->links, node, e->now_ns);
+	else if (e->shard != e->link_shard && e->ops->post(e->ctx, e->link_shard, &m) != 0)
+		e->counters.posts_lost++;
+}
+
+static int deliver_on_msg(void *ctx, uint64_t node, const struct rp_qmsg *m, uint32_t *epoch,
+	uint64_t *dispatcher, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	return rp_queue_on_msg(e->queues, node, m, epoch, dispatcher, now_ns);
+}
+
+static void deliver_on_took(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	rp_queue_on_took(e->queues, node, m, now_ns);
+}
+
+static void deliver_on_refused(void *ctx, uint64_t node, const struct rp_qmsg *m,
+	enum rp_qstatus status, uint32_t epoch, uint64_t dispatcher, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	rp_queue_on_refused(e->queues, node, m, status, epoch, dispatcher, now_ns);
+}
+
+static void deliver_on_lost(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	rp_queue_on_lost(e->queues, node, m, now_ns);
+}
+
+static void deliver_on_room(void *ctx, uint64_t node, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	rp_queue_on_room(e->queues, node, now_ns);
+}
+
+const struct rp_deliver_ops engine_deliver_ops = {
+	.frame_out = deliver_frame_out,
+	.unary_send = deliver_unary_send,
+	.violation = deliver_violation,
+	.on_msg = deliver_on_msg,
+	.on_took = deliver_on_took,
+	.on_refused = deliver_on_refused,
+	.on_lost = deliver_on_lost,
+	.on_room = deliver_on_room,
+};
+
+/* ---- queues ---- */
+
+static int queue_send(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+
+	return rp_deliver_send(e->deliver, node, m, now_ns);
+}
+
+static void queue_answer(void *ctx, uint64_t token, const struct rp_queue_answer *a)
+{
+	struct rp_xmsg m = {
+		.type = RP_XMSG_ANSWER,
+		.token = token,
+		.status = (uint16_t)a->status,
+		.count = a->deleted,
+		.attempt = a->attempt,
+		.idx = a->idx,
+		.revision = a->mod_revision,
+		.tail_length = a->tail_length,
+		.m = a->payload,
+	};
+
+	engine_tell(ctx, &m);
+}
+
+static int queue_deliver(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {
+		.type = RP_XMSG_DELIVERY,
+		.token = consumer,
+		.idx = d->idx,
+		.revision = d->mod_revision,
+		.attempt = d->attempt,
+		.tail_length = d->tail_length,
+		.m = d->payload,
+	};
+
+	return e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0 ? 0 : -EAGAIN;
+}
+
+static void queue_recall(void *ctx, uint64_t consumer, uint64_t idx)
+{
+	engine_tell(ctx, &(struct rp_xmsg){.type = RP_XMSG_RECALL, .token = consumer, .idx = idx});
+}
+
+/* Tells control something with a text; without a buffer it cannot be said, which is counted. */
+static void tell_text(struct rp_engine *e, struct rp_xmsg *m, struct rp_span text, bool is_name)
+{
+	m->m = engine_text(e, text, (struct rp_span){0});
+	if (!m->m) {
+		e->counters.posts_lost++;
+		RP_LOG(RP_LOG_NODE, RP_LOG_ERROR, "shard %u: no buffer for a message %s", e->shard,
+			rp_xmsg_type_name(m->type));
+		return;
+	}
+	if (is_name)
+		m->name_length = (uint16_t)text.length;
+	else
+		m->tail_length = (uint16_t)text.length;
+	engine_tell(e, m);
+}
+
+static void queue_withdraw(
+	void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail, uint64_t mod_revision)
+{
+	struct rp_xmsg m = {
+		.type = RP_XMSG_WITHDRAW, .token = consumer, .idx = idx, .revision = mod_revision};
+
+	tell_text(ctx, &m, tail, false);
+}
+
+static void queue_consumer_ended(void *ctx, uint64_t consumer, enum rp_queue_end why)
+{
+	engine_tell(ctx,
+		&(struct rp_xmsg){.type = RP_XMSG_CONSUMER_ENDED, .token = consumer, .value = why});
+}
+
+static void queue_consumer_here(
+	void *ctx, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_CONSUMER_HERE, .value = here};
+
+	memcpy(m.uuid, uuid, sizeof(m.uuid));
+	tell_text(ctx, &m, name, true);
+}
+
+static void queue_claimed(void *ctx, struct rp_span name, uint32_t epoch)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_CLAIMED, .epoch = epoch};
+
+	tell_text(ctx, &m, name, true);
+}
+
+static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_RELEASED, .epoch = epoch};
+
+	tell_text(ctx, &m, name, true);
+}
+
+const struct rp_queue_ops engine_queue_ops = {
+	.send = queue_send,
+	.answer = queue_answer,
+	.deliver = queue_deliver,
+	.recall = queue_recall,
+	.withdraw = queue_withdraw,
+	.consumer_ended = queue_consumer_ended,
+	.consumer_here = queue_consumer_here,
+	.claimed = queue_claimed,
+	.released = queue_released,
+};
+
+/* ---- insight ---- */
+
+static void add_counters(void *sum, const void *part, size_t size)
+{
+	uint64_t *s = sum;
+	const uint64_t *p = part;
+
+	for (size_t i = 0; i < size / sizeof(*s); i++)
+		s[i] += p[i];
+}
+
+static void add_connection(void *ctx, const struct rp_tcp_info *info)
+{
+	struct rp_engine_snapshot *s = ctx;
+
+	if (s->connection_count < s->connections_max)
+		s->connections[s->connection_count++] = *info;
+}
+
+static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
+{
+	memset(&s->tcp, 0, sizeof(s->tcp));
+	memset(&s->net, 0, sizeof(s->net));
+	memset(&s->tcp_usage, 0, sizeof(s->tcp_usage));
+	for (uint32_t i = 0; i < e->port_count; i++) {
+		struct rp_tcp_usage u;
+
+		add_counters(&s->tcp, rp_tcp_counters(e->tcp[i]), sizeof(s->tcp));
+		add_counters(&s->net, rp_net_counters(rp_tcp_net(e->tcp[i])), sizeof(s->net));
+		rp_tcp_usage(e->tcp[i], &u);
+		s->tcp_usage.connections += u.connections;
+		s->tcp_usage.half_open += u.half_open;
+		s->tcp_usage.time_wait += u.time_wait;
+		s->tcp_usage.segments += u.segments;
+		s->tcp_usage.ranges += u.ranges;
+		s->tcp_usage.timers += u.timers;
+		rp_tcp_foreach(e->tcp[i], add_connection, s);
+	}
+}
+
+void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint64_t now_ns)
+{
+	struct rp_queue_info info;
+	uint32_t cursor = 0;
+
+	s->queue_count = s->connection_count = 0;
+	while (s->queue_count < s->queues_max && rp_queue_next(e->queues, &cursor, &info, now_ns)) {
+		struct rp_engine_queue_view *v = &s->queues[s->queue_count++];
+
+		memcpy(v->name, info.name.data, info.name.length);
+		v->name[info.name.length] = '\0';
+		v->info = info;
+		v->info.name = (struct rp_span){0};
+	}
+	s->engine = e->counters;
+	rp_queue_get_totals(e->queues, &s->queue);
+	s->deliver = *rp_deliver_counters(e->deliver);
+	rp_deliver_info(e->deliver, 0, &s->deliver_info);
+	s->has_links = e->links != NULL;
+	if (e->links) {
+		s->links = *rp_links_counters(e->links);
+		s->links_up = rp_links_up_count(e->links);
+	}
+	s->has_tcp = e->port_count > 0;
+	snapshot_tcp(e, s);
+}

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <rte_launch.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include <base/assert.h>
+#include <base/bytes.h>
+#include <base/log.h>
+#include <ctl/ctl.h>
+#include <node/node.h>
+#include <port/eal.h>
+#include <shard/shard.h>
+
+/** Data room of a message's buffer, and of a header's: the largest header, or a clone's nothing. */
+#define QUEUE_ROOM 2048
+#define FRAME_ROOM 640
+#define FRAME_MBUFS 32768
+/** EAL's own, rings and tables. */
+#define RESERVED_BYTES (48ull << 20)
+#define QUEUE_MBUFS_MIN 4096
+
+struct rp_node {
+	const struct rp_conf *conf;
+	struct rp_conf_plan plan;
+	uint8_t uuid[RP_UUID_BYTES], cluster_uuid[RP_UUID_BYTES];
+	uint64_t id, boot;
+	uint8_t *secret, *secret_previous;
+	size_t secret_length, secret_previous_length;
+	bool eal_started, launched;
+	struct rte_mempool *queue_pool, *frame_pool;
+	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
+	uint32_t port_count, shards, link_shard;
+	struct rp_clock clock;
+	struct rp_xcore *xcore;
+	struct rp_ktcp *ktcp;
+	struct rp_shard *shard[RP_SHARDS_MAX];
+	struct rp_ctl *ctl;
+	struct rp_node_record record;
+};
+
+/** What a failing step leaves behind. */
+struct failure {
+	int *exit_code;
+	char *error;
+	size_t error_size;
+};
+
+static int fail(const struct failure *f, int exit_code, const char *what)
+{
+	if (what)
+		snprintf(f->error, f->error_size, "%s", what);
+	*f->exit_code = exit_code;
+	return -1;
+}
+
+static void random_bytes(void *out, size_t length)
+{
+	RP_ASSERT(getrandom(out, length, 0) == (ssize_t)length);
+}
+
+/* ---- identity ---- */
+
+static int read_secret(const char *path, uint8_t **secret, size_t *length, const struct failure *f)
+{
+	uint8_t buffer[RP_CONF_SECRET_BYTES_MAX];
+	int n;
+
+	if (path[0] == '\0')
+		return 0;
+	n = rp_conf_secret_read(path, buffer, f->error, f->error_size);
+	if (n < 0)
+		return fail(f, RP_EXIT_START, NULL);
+	*secret = malloc((size_t)n);
+	RP_ASSERT(*secret != NULL);
+	memcpy(*secret, buffer, (size_t)n);
+	*length = (size_t)n;
+	return 0;
+}
+
+static int make_identity(struct rp_node *n, const struct failure *f)
+{
+	uint8_t random[RP_UUID_BYTES];
+
+	random_bytes(random, sizeof(random));
+	/* lib/conf says what an empty one means. */
+	rp_conf_uuid_or_random(n->conf->node, random, n->uuid);
+	n->id = rp_conf_uuid_id(n->uuid);
+	random_bytes(random, sizeof(random));
+	if (rp_conf_uuid_or_random(n->conf->cluster, random, n->cluster_uuid))
+		RP_LOG(RP_LOG_NODE, RP_LOG_ERROR,
+			"cluster: no uuid is configured; this node peers with nobody");
+	random_bytes(&n->boot, sizeof(n->boot));
+	n->boot |= 1;
+	if (n->id == 0)
+		return fail(f, RP_EXIT_START,
+			"node: the halves of this uuid are equal, which gives node id 0; choose "
+			"another uuid");
+	if (read_secret(n->conf->links.secret_file, &n->secret, &n->secret_length, f) != 0 ||
+		read_secret(n->conf->links.previous_secret_file, &n->secret_previous,
+			&n->secret_previous_length, f) != 0)
+		return -1;
+	return 0;
+}
+
+/* ---- sizes ---- */
+
+static struct rp_port_config port_config(const struct rp_conf_port *p)
+{
+	struct rp_port_config c = {
+		.device = p->device,
+		.driver_config = p->driver_config,
+		/* Links have one owner shard, which polls the port alone. */
+		.queues = 1,
+		.mtu = (uint16_t)p->mtu,
+		.checksum = p->checksum == RP_CONF_OFFLOAD_HW	? RP_PORT_CHECKSUM_HW
+			    : p->checksum == RP_CONF_OFFLOAD_SW ? RP_PORT_CHECKSUM_SW
+								: RP_PORT_CHECKSUM_AUTO,
+	};
+	char error[256];
+
+	if (p->impair[0] != '\0')
+		rp_impair_parse(p->impair, &c.impair_rx, error, sizeof(error));
+	random_bytes(&c.impair_seed, sizeof(c.impair_seed));
+	return c;
+}
+
+void rp_node_sizes(
+	const struct rp_conf *conf, const struct rp_conf_plan *plan, struct rp_node_sizes *s)
+{
+	uint64_t total = (uint64_t)plan->memory_mib << 20, used = RESERVED_BYTES, one;
+
+	*s = (struct rp_node_sizes){.total_bytes = total, .frame_mbufs = FRAME_MBUFS};
+	for (unsigned i = 0; i < conf->ports_count; i++) {
+		struct rp_port_config c = port_config(&conf->ports[i]);
+
+		s->ports_bytes += rp_port_memory_bytes(&c);
+	}
+	if (total < (192ull << 20))
+		s->frame_mbufs = FRAME_MBUFS / 4;
+	used += s->ports_bytes + rp_pool_bytes(s->frame_mbufs, FRAME_ROOM, 0);
+	one = (rp_pool_bytes(20000, QUEUE_ROOM, 0) - rp_pool_bytes(10000, QUEUE_ROOM, 0)) / 10000;
+	used += rp_pool_bytes(10000, QUEUE_ROOM, 0) - 10000 * one;
+	/* The last tenth is the allocator's: what is cut into pieces is never used up whole. */
+	s->queue_mbufs = total > used ? (uint32_t)((total - used) / one * 9 / 10) : 0;
+}
+
+/* ---- environment ---- */
+
+/* Signals are the event loop's: EAL's threads, which start now, inherit the mask. */
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static int start_eal(struct rp_node *n, bool shards_float, const struct failure *f)
+{
+	struct rp_eal_config c;
+	struct rp_eal_info info;
+	char prefix[64], uuid[37], args[512] = "";
+
+	block_signals();
+	rp_conf_uuid_format(n->uuid, uuid);
+	snprintf(prefix, sizeof(prefix), "ringpost-%s", uuid);
+	rp_eal_config_init(&c);
+	c.program = "ringpostd";
+	c.file_prefix = prefix;
+	c.hugepages = n->plan.hugepages ? RP_EAL_HUGEPAGES_ON : RP_EAL_HUGEPAGES_OFF;
+	c.memory_mib = n->plan.memory_mib;
+	c.shards = n->shards;
+	for (uint32_t i = 0; i < n->shards && !shards_float; i++)
+		c.shard_cpu[i] = n->plan.shard_cpus[i];
+	if (n->plan.control_cpu >= 0)
+		c.main_cpu = (uint32_t)n->plan.control_cpu;
+	for (unsigned i = 0; i < n->conf->ports_count; i++)
+		c.pci = c.pci || rp_port_needs_pci(n->conf->ports[i].device);
+	for (unsigned i = 0; i < n->conf->dpdk.extra_args.count; i++)
+		snprintf(args + strlen(args), sizeof(args) - strlen(args), " %s",
+			n->conf->dpdk.extra_args.items[i]);
+	c.extra_args = args[0] ? args : NULL;
+	if (rp_eal_start(&c, &info, f->error, f->error_size) != 0)
+		return fail(f, RP_EXIT_HOST, NULL);
+	n->eal_started = true;
+	RP_LOG(RP_LOG_NODE, RP_LOG_DEBUG, "EAL: %s", info.arguments);
+	return 0;
+}
+
+static int create_pools(struct rp_node *n, const struct failure *f)
+{
+	struct rp_node_sizes s;
+
+	rp_node_sizes(n->conf, &n->plan, &s);
+	if (s.queue_mbufs < QUEUE_MBUFS_MIN) {
+		snprintf(f->error, f->error_size,
+			"dpdk.memory_mib: %u MiB leave %u buffers for messages; at least %u are "
+			"wanted, raise it",
+			n->plan.memory_mib, s.queue_mbufs, QUEUE_MBUFS_MIN);
+		return fail(f, RP_EXIT_HOST, NULL);
+	}
+	n->queue_pool =
+		rp_pool_create("queue", s.queue_mbufs, QUEUE_ROOM, 0, -1, f->error, f->error_size);
+	n->frame_pool =
+		rp_pool_create("frame", s.frame_mbufs, FRAME_ROOM, 0, -1, f->error, f->error_size);
+	if (!n->queue_pool || !n->frame_pool)
+		return fail(f, RP_EXIT_HOST, NULL);
+	return 0;
+}
+
+static int create_ports(struct rp_node *n, const struct failure *f)
+{
+	for (unsigned i = 0; i < n->conf->ports_count; i++) {
+		struct rp_port_config c = port_config(&n->conf->ports[i]);
+		size_t used = (size_t)snprintf(f->error, f->error_size, "ports[%u]: ", i);
+
+		n->ports[i] = rp_port_create(&c, f->error + used, f->error_size - used);
+		if (!n->ports[i])
+			return fail(f, RP_EXIT_PORT, NULL);
+		n->port_count++;
+	}
+	return 0;
+}
+
+/* ---- links and shards ---- */
+
+/* Kernel links listen where the first client listener does: the address that peers can reach. */
+static int create_ktcp(struct rp_node *n, const struct failure *f)
+{
+	struct rp_ktcp_config c = {
+		.pool = n->queue_pool,
+		.connections_max = n->conf->limits.peers + n->conf->limits.handshakes,
+	};
+	struct rp_conf_endpoint e = {.host = "127.0.0.1"};
+	char text[280];
+
+	if (n->conf->listen_client_urls.count > 0)
+		rp_conf_endpoint_parse(n->conf->listen_client_urls.items[0], 2379, &e);
+	if (e.is_unix || !strcmp(e.host, "localhost") || e.host[0] == '\0')
+		snprintf(e.host, sizeof(e.host), "127.0.0.1");
+	e.port = n->conf->links.listen;
+	rp_conf_endpoint_format(&e, text, sizeof(text));
+	if (rp_endpoint_parse(&c.listen, text) != 0) {
+		snprintf(f->error, f->error_size,
+			"listen_client_urls: links over kernel sockets want an address in the "
+			"first entry, not the name %s",
+			e.host);
+		return fail(f, RP_EXIT_LISTEN, NULL);
+	}
+	n->ktcp = rp_ktcp_create(&c);
+	if (!n->ktcp) {
+		snprintf(f->error, f->error_size, "links: kernel sockets: %s", strerror(errno));
+		return fail(f, RP_EXIT_LISTEN, NULL);
+	}
+	n->record.ktcp = c.listen;
+	return 0;
+}
+
+static int parse_ip4(const char *text, uint8_t out[4])
+{
+	struct rp_endpoint e;
+	char with_port[64];
+
+	memset(out, 0, 4);
+	if (text[0] == '\0')
+		return 0;
+	snprintf(with_port, sizeof(with_port), "%s:1", text);
+	if (rp_endpoint_parse(&e, with_port) != 0 || e.family != 4)
+		return -EINVAL;
+	memcpy(out, e.addr, 4);
+	return 0;
+}
+
+static int tcp_config(
+	struct rp_node *n, uint32_t port, struct rp_tcp_config *t, const struct failure *f)
+{
+	const struct rp_conf_port *p = &n->conf->ports[port];
+	struct rp_port_info info;
+
+	rp_port_info(n->ports[port], &info);
+	*t = (struct rp_tcp_config){
+		.net = {.iface = {.mtu = info.mtu,
+				.rx_csum = true,
+				.tx_csum_ip = info.flags & RP_PORT_TX_IPV4_CKSUM,
+				.tx_csum_tcp = info.flags & RP_PORT_TX_TCP_CKSUM},
+			.header_pool = n->frame_pool,
+			.control_pool = n->frame_pool,
+			.payload_pool = n->queue_pool},
+		.rto_min_ns = 5 * RP_NS_PER_MS,
+		.ack_delay_max_ns = RP_NS_PER_MS,
+		.send_buffer_bytes = 4u << 20,
+		.receive_buffer_bytes = 4u << 20,
+	};
+	memcpy(t->net.iface.mac, info.mac, sizeof(info.mac));
+	random_bytes(t->secret, sizeof(t->secret));
+	random_bytes(&t->seed, sizeof(t->seed));
+	t->net.seed = t->seed;
+	if (p->ipv4[0] == '\0' ||
+		rp_conf_ip4net_parse(p->ipv4, t->net.iface.addr, &t->net.iface.prefix_length) ||
+		parse_ip4(p->gateway, t->net.iface.gateway) != 0) {
+		snprintf(f->error, f->error_size,
+			"ports[%u].ipv4: a port needs an IPv4 address, as 10.0.0.1/24", port);
+		return fail(f, RP_EXIT_PORT, NULL);
+	}
+	if (n->record.tcp.family == 0) {
+		n->record.tcp = (struct rp_endpoint){.family = 4, .port = n->conf->links.listen};
+		memcpy(n->record.tcp.addr, t->net.iface.addr, 4);
+	}
+	return 0;
+}
+
+static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_config *e)
+{
+	const struct rp_conf *c = n->conf;
+
+	*e = (struct rp_engine_config){
+		.shard = shard,
+		.shards = n->shards,
+		.link_shard = n->link_shard,
+		.listen_port = c->links.listen,
+		.links = {.node = n->id,
+			.boot = n->boot,
+			.per_peer = (uint8_t)c->links.per_peer,
+			.secret = n->secret,
+			.secret_length = n->secret_length,
+			.secret_previous = n->secret_previous,
+			.secret_previous_length = n->secret_previous_length,
+			.heartbeat_ns = c->links.heartbeat_ms * RP_NS_PER_MS,
+			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS,
+			.handshake_grace_ns = c->links.handshake_grace_ms * RP_NS_PER_MS,
+			.peer_queue_frames = c->links.peer_queue_frames,
+			.peers_max = c->limits.peers,
+			.handshakes_max = c->limits.handshakes,
+			.pool = n->frame_pool},
+		.deliver = {.node = n->id,
+			.shard = shard,
+			.shards = n->shards,
+			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
+			.window_bytes = c->deliver.window_kib << 10,
+			.peer_budget_bytes = 64u << 20,
+			.streams_max = c->limits.streams / n->shards,
+			.peers_max = c->limits.peers,
+			.peer_messages_max = 65536,
+			.messages_max = 131072,
+			.idle_ns = c->deliver.idle_s * RP_NS_PER_S,
+			.unary_fallback = c->deliver.unary_fallback,
+			.pool = n->frame_pool},
+		.queue = {.node = n->id,
+			.boot = n->boot,
+			.pool = n->queue_pool,
+			.clone_pool = n->frame_pool,
+			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
+			.queue_depth_max = c->limits.queue_depth,
+			.queue_bytes_max = c->limits.queue_bytes,
+			.queues_max = c->limits.queues / n->shards + 1,
+			.resume_ns = c->queues.resume_ms * RP_NS_PER_MS,
+			.idle_ns = c->queues.idle_s * RP_NS_PER_S,
+			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS},
+	};
+	memcpy(e->links.cluster_uuid, n->cluster_uuid, RP_UUID_BYTES);
+}
+
+static int create_shards(struct rp_node *n, const struct failure *f)
+{
+	for (uint32_t s = 0; s < n->shards; s++) {
+		struct rp_shard_config c = {
+			.xcore = n->xcore,
+			.clock = &n->clock,
+			.poll = n->plan.poll,
+			.idle_spin_ns = n->conf->shards.idle_spin_us * RP_NS_PER_US,
+		};
+
+		fill_engine(n, s, &c.engine);
+		if (s == n->link_shard) {
+			c.engine.port_count = n->port_count;
+			c.ktcp = n->ktcp;
+			for (uint32_t p = 0; p < n->port_count; p++) {
+				c.ports[p] = rp_port_queue(n->ports[p], 0);
+				if (tcp_config(n, p, &c.engine.tcp[p], f) != 0)
+					return -1;
+			}
+		}
+		n->shard[s] = rp_shard_create(&c);
+		if (!n->shard[s]) {
+			snprintf(f->error, f->error_size,
+				errno == EADDRINUSE
+					? "links.listen: port %u is in use; choose another"
+					: "shard: links on port %u cannot be set up",
+				n->conf->links.listen);
+			if (errno != EADDRINUSE)
+				snprintf(f->error + strlen(f->error),
+					f->error_size - strlen(f->error), ": %s", strerror(errno));
+			return fail(f, errno == EADDRINUSE ? RP_EXIT_LISTEN : RP_EXIT_START, NULL);
+		}
+	}
+	return 0;
+}
+
+static int create_rings(struct rp_node *n, const struct failure *f)
+{
+	struct rp_xcore_config c = {.shard_count = n->shards, .control_socket = -1};
+
+	for (uint32_t s = 0; s < n->shards; s++)
+		c.shard_socket[s] = -1;
+	c.control_backlog_slots = 65536;
+	n->xcore = rp_xcore_create(&c);
+	return n->xcore ? 0 : fail(f, RP_EXIT_HOST, "dpdk.memory_mib: no memory for the rings");
+}
+
+static void fill_record(struct rp_node *n)
+{
+	struct rp_conf_endpoint e;
+	char address[sizeof(n->record.client_url) - sizeof("https://")];
+
+	n->record.node = n->id;
+	n->record.boot = n->boot;
+	n->record.per_peer = n->conf->links.per_peer;
+	n->record.shards = n->shards;
+	snprintf(n->record.name, sizeof(n->record.name), "%s", n->conf->name);
+	if (n->conf->listen_client_urls.count == 0 ||
+		rp_conf_endpoint_parse(n->conf->listen_client_urls.items[0], 2379, &e) != 0 ||
+		e.is_unix)
+		return;
+	rp_conf_endpoint_format(&e, address, sizeof(address));
+	snprintf(n->record.client_url, sizeof(n->record.client_url), "%s%s",
+		e.tls ? "https://" : "http://", address);
+}
+
+static int create_ctl(struct rp_node *n, const struct failure *f)
+{
+	struct rp_ctl_config c = {
+		.conf = n->conf,
+		.has_cluster = n->conf->cluster[0] != '\0',
+		.secret = n->secret,
+		.secret_length = n->secret_length,
+		.secret_previous = n->secret_previous,
+		.secret_previous_length = n->secret_previous_length,
+		.transport_tcp = n->port_count > 0,
+		.transport_ktcp = n->ktcp != NULL,
+		.xcore = n->xcore,
+		.clock = &n->clock,
+		.pool = n->queue_pool,
+		.ports = n->ports,
+		.port_count = n->port_count,
+		.port_shard = n->link_shard,
+	};
+
+	fill_record(n);
+	c.self = n->record;
+	memcpy(c.cluster_uuid, n->cluster_uuid, RP_UUID_BYTES);
+	n->ctl = rp_ctl_create(&c, f->error, f->error_size);
+	if (!n->ctl)
+		return fail(f, RP_EXIT_START, NULL);
+	if (rp_ctl_listen(n->ctl, f->error, f->error_size) != 0)
+		return fail(f, RP_EXIT_LISTEN, NULL);
+	return 0;
+}
+
+static int create_all(struct rp_node *n, bool shards_float, const struct failure *f)
+{
+	bool ktcp = !n->plan.over_tcp;
+
+	if (n->conf->ports_count > RP_ENGINE_PORTS_MAX)
+		return fail(f, RP_EXIT_CONF, "ports: too many");
+	if (n->conf->links.per_peer != 1)
+		return fail(f, RP_EXIT_START, "links.per_peer: this version keeps one link a peer");
+	if (n->plan.over_tcp && n->conf->ports_count == 0)
+		return fail(
+			f, RP_EXIT_CONF, "links.transport: tcp needs a port; configure ports[]");
+	if (make_identity(n, f) != 0 || start_eal(n, shards_float, f) != 0)
+		return -1;
+	rp_clock_init(&n->clock, 5 * RP_NS_PER_MS);
+	if (create_pools(n, f) != 0 || create_ports(n, f) != 0 || create_rings(n, f) != 0)
+		return -1;
+	/* A node that peers with nobody listens for no links. */
+	if (ktcp && n->conf->cluster[0] != '\0' && create_ktcp(n, f) != 0)
+		return -1;
+	if (create_shards(n, f) != 0)
+		return -1;
+	return create_ctl(n, f);
+}
+
+struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_plan *plan,
+	bool shards_float, int *exit_code, char *error, size_t error_size)
+{
+	struct failure f = {exit_code, error, error_size};
+	struct rp_node *n = calloc(1, sizeof(*n));
+
+	RP_ASSERT(n != NULL);
+	error[0] = '\0';
+	*exit_code = RP_EXIT_START;
+	n->conf = conf;
+	n->plan = *plan;
+	n->shards = plan->shards_count;
+	n->link_shard = n->shards > 1 && conf->links.skip_shard_zero ? 1 : 0;
+	if (create_all(n, shards_float, &f) == 0)
+		return n;
+	rp_node_destroy(n);
+	return NULL;
+}
+
+int rp_node_run(struct rp_node *n)
+{
+	int rc;
+
+	for (uint32_t s = 0; s < n->shards; s++)
+		RP_ASSERT(rte_eal_remote_launch(
+				  rp_shard_main, n->shard[s], rp_eal_shard_lcore(s)) == 0);
+	n->launched = true;
+	RP_LOG(RP_LOG_NODE, RP_LOG_INFO,
+		"ringpostd " RP_VERSION ": node %" PRIu64 ", clients on port %u, %u shard%s, links "
+		"over %s",
+		n->id, rp_ctl_client_port(n->ctl), n->shards, n->shards == 1 ? "" : "s",
+		n->port_count > 0 ? "tcp"
+		: n->ktcp	  ? "ktcp"
+				  : "nothing");
+	rc = rp_ctl_run(n->ctl);
+	return rc;
+}
+
+void rp_node_request_stop(struct rp_node *n)
+{
+	rp_ctl_request_stop(n->ctl);
+}
+
+/* What lies in a shard's rings when its loop has ended. */
+static void drain_rings(struct rp_node *n)
+{
+	struct rp_xmsg m;
+
+	for (uint32_t s = 0; n->xcore && s < n->shards; s++)
+		while (rp_xcore_recv_any(rp_xcore_end(n->xcore, s), &m, NULL, 1) == 1)
+			rte_pktmbuf_free(m.m);
+}
+
+void rp_node_destroy(struct rp_node *n)
+{
+	if (!n)
+		return;
+	for (uint32_t s = 0; n->launched && s < n->shards; s++)
+		rp_shard_request_stop(n->shard[s]);
+	for (uint32_t s = 0; n->launched && s < n->shards; s++)
+		rte_eal_wait_lcore(rp_eal_shard_lcore(s));
+	rp_ctl_destroy(n->ctl);
+	drain_rings(n);
+	for (uint32_t s = 0; s < n->shards; s++)
+		rp_shard_destroy(n->shard[s]);
+	rp_ktcp_destroy(n->ktcp);
+	for (uint32_t p = 0; p < n->port_count; p++)
+		rp_port_destroy(n->ports[p]);
+	rp_xcore_destroy(n->xcore);
+	rte_mempool_free(n->queue_pool);
+	rte_mempool_free(n->frame_pool);
+	if (n->eal_started)
+		rp_eal_stop();
+	free(n->secret);
+	free(n->secret_previous);
+	free(n);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A cluster in one process: N nodes of the real cores (tcp, link, deliver, queue, route, kv, repl,
+ * wired by lib/engine) on a virtual clock, an impaired network between their ports, and calls
+ * between their control engines. One seed decides everything, so a failing seed replays.
+ *
+ *   1. sim_create() with the options; sim_run_until() steps the clock.
+ *   2. sim_put(), sim_consumer() and the hooks are the clients.
+ *   3. sim_destroy() checks that every buffer came back.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <base/impair.h>
+#include <engine/control_engine.h>
+#include <engine/shard_engine.h>
+
+#define SIM_NODES_MAX 8
+#define SIM_SHARDS_MAX 4
+
+struct sim;
+struct sim_node;
+
+struct sim_options {
+	unsigned nodes, shards;
+	uint64_t seed;
+	struct rp_impair_spec network; /**< of each frame, on its way */
+	uint64_t call_delay_ns;	       /**< of a call between control engines, each way */
+	bool unary_fallback;
+	uint32_t message_bytes_max;
+	bool verbose;
+};
+
+/** The clients' side. Any may be NULL. */
+struct sim_hooks {
+	void *ctx;
+	void (*answered)(
+		void *ctx, unsigned node, uint64_t token, const struct rp_control_answer *a);
+	/** A delivery event reached the client of `consumer`. */
+	void (*delivered)(void *ctx, unsigned node, uint64_t consumer,
+		const struct rp_control_delivery *d, const uint8_t *value, size_t value_length);
+	void (*withdrawn)(void *ctx, unsigned node, uint64_t consumer, uint64_t idx);
+	void (*ended)(void *ctx, unsigned node, uint64_t consumer, const char *reason);
+	/** Called by sim_at(). */
+	void (*timer)(void *ctx, uint64_t id);
+};
+
+struct sim *sim_create(const struct sim_options *options, const struct sim_hooks *hooks);
+/** NULL when all memory is back, else what is not. Frees everything. */
+const char *sim_destroy(struct sim *s);
+uint64_t sim_now(const struct sim *s);
+struct rp_rand *sim_rand(struct sim *s);
+/** Steps until `done` says so or the time is reached. True: done. */
+bool sim_run_until(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), void *ctx);
+/** hooks.timer(id) at that time. */
+void sim_at(struct sim *s, uint64_t at_ns, uint64_t id);
+
+/** 0 or -EAGAIN: try again later. */
+int sim_put(struct sim *s, unsigned node, const char *queue, const char *tail, const void *value,
+	size_t length, uint64_t token);
+int sim_ack(struct sim *s, unsigned node, const char *queue, uint64_t idx,
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t token);
+int sim_consumer_open(struct sim *s, unsigned node, const char *queue,
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t consumer);
+void sim_consumer_close(struct sim *s, unsigned node, uint64_t consumer);
+void sim_consumer_accepted(struct sim *s, unsigned node, uint64_t consumer, uint64_t idx);
+
+/** The network between the ports of two nodes; both ways. */
+void sim_network(struct sim *s, const struct rp_impair_spec *spec);
+/** Calls between the control engines of two nodes fail while cut. */
+void sim_calls_cut(struct sim *s, bool cut);
+
+struct rp_control *sim_control(struct sim *s, unsigned node);
+struct rp_engine *sim_engine(struct sim *s, unsigned node, unsigned shard);
+uint64_t sim_node_id(unsigned node);
+/** All nodes see each other Online and have their links up. */
+bool sim_joined(struct sim *s);
