@@ -200,6 +200,7 @@ static void write_one(struct etcd_call *c, struct rp_kv_op op)
 	*ops = op;
 	t->success = ops;
 	t->success_count = 1;
+	t->single = true;
 	etcd_propose(c, etcd_txn_split(&c->arena, t));
 }
 

@@ -416,13 +416,19 @@ static void create_keys(struct etcd_stream *s, const Etcdserverpb__WatchCreateRe
 	w->fragment = r->fragment;
 	w->watcher = rp_kv_watch(kv, &o);
 	etcd_arena_free(&a);
-	if (!w->watcher) {
-		s->e->stats.watches--;
-		etcd_watch_free(w);
-		etcd_stream_refuse(s, "mvcc: watcher range is empty");
-		return;
-	}
+	/* create_refusal() has seen that the range is not empty. */
+	RP_ASSERT(w->watcher != NULL);
 	etcd_watch_created(w, rp_kv_revision(kv));
+}
+
+static bool range_empty(const Etcdserverpb__WatchCreateRequest *r)
+{
+	static const uint8_t zero;
+	const uint8_t *key = r->key.len > 0 ? r->key.data : &zero;
+	size_t length = RP_MAX(r->key.len, (size_t)1);
+
+	return rp_route_range_classify(key, length, r->range_end.data, r->range_end.len) ==
+	       RP_RANGE_EMPTY;
 }
 
 /* Why no watch comes of it, or NULL. */
@@ -444,6 +450,8 @@ static const char *create_refusal(struct etcd_stream *s, const Etcdserverpb__Wat
 	}
 	if (r->start_revision < 0)
 		return rp_kv_error_text(RP_KV_COMPACTED);
+	if (range_empty(r))
+		return "mvcc: watcher range is empty";
 	if (s->watches.count >= s->e->config.watches_per_stream_max)
 		return "etcdserver: too many requests";
 	if (key->kind == RP_KEY_INVALID) {

@@ -10,6 +10,7 @@ struct apply {
 	uint8_t *paths; /* 1 = success, of each txn met, in the order of the walk */
 	uint32_t path_count, path_size, path_next;
 	uint64_t stamp; /* of all its writes; 0 = none yet */
+	bool single;
 };
 
 static bool compare_holds(const struct rp_kv_compare *c, const struct rp_kv_version *v)
@@ -89,20 +90,34 @@ static void apply_choose(struct apply *a, const struct rp_kv_txn *t)
 			apply_choose(a, ops[i].txn);
 }
 
-static enum rp_kv_error check_put(struct apply *a, const struct rp_kv_put *p)
+static enum rp_kv_error check_put_lease(struct apply *a, const struct rp_kv_put *p)
 {
 	const struct rp_kv_config *config = &a->kv->config;
 
-	if (p->ignore_value || p->ignore_lease) {
-		struct rp_kv_key *k = kv_index_find(a->kv, p->key);
+	if (p->lease == 0)
+		return RP_KV_OK;
+	return config->lease_exists && config->lease_exists(config->lease_ctx, p->lease)
+		       ? RP_KV_OK
+		       : RP_KV_LEASE_NOT_FOUND;
+}
 
-		if (!k || !k->live)
-			return RP_KV_KEY_NOT_FOUND;
-	}
-	if (p->lease != 0 &&
-		!(config->lease_exists && config->lease_exists(config->lease_ctx, p->lease)))
-		return RP_KV_LEASE_NOT_FOUND;
-	return RP_KV_OK;
+static enum rp_kv_error check_put_exists(struct apply *a, const struct rp_kv_put *p)
+{
+	struct rp_kv_key *k;
+
+	if (!p->ignore_value && !p->ignore_lease)
+		return RP_KV_OK;
+	k = kv_index_find(a->kv, p->key);
+	return k && k->live ? RP_KV_OK : RP_KV_KEY_NOT_FOUND;
+}
+
+static enum rp_kv_error check_put(struct apply *a, const struct rp_kv_put *p)
+{
+	enum rp_kv_error lease = check_put_lease(a, p), exists = check_put_exists(a, p);
+
+	if (a->single)
+		return lease ? lease : exists;
+	return exists ? exists : lease;
 }
 
 static enum rp_kv_error check_range(struct apply *a, const struct rp_kv_range *r)
@@ -289,7 +304,7 @@ static enum rp_kv_error apply_allowed(struct rp_kv *kv, const struct rp_kv_txn *
 enum rp_kv_error rp_kv_apply(struct rp_kv *kv, const struct rp_kv_txn *txn,
 	const struct rp_kv_writer *writer, struct rp_kv_result *out)
 {
-	struct apply a = {.kv = kv, .writer = writer};
+	struct apply a = {.kv = kv, .writer = writer, .single = txn->single};
 
 	/* Neither a hook nor a watcher may write from inside a commit. */
 	RP_ASSERT(kv->write_revision == 0);

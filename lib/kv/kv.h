@@ -203,6 +203,8 @@ struct rp_kv_txn {
 	const struct rp_kv_compare *compares;
 	const struct rp_kv_op *success, *failure;
 	uint32_t compare_count, success_count, failure_count;
+	/** A single request, not a txn: etcd looks at a put's lease before the key's existence. */
+	bool single;
 };
 
 /* ---- results ---- */

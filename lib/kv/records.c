@@ -6,7 +6,8 @@ static bool record_wins(const struct rp_kv_record *r, const struct rp_kv_key *k)
 {
 	if (r->force || !k)
 		return true;
-	if (k->version_count == 0 && !k->tombstone)
+	/* A tombstone that was forgotten ranks nowhere, also while history of the key is left. */
+	if (!k->live && !k->tombstone)
 		return true;
 	return r->stamp > k->stamp || (r->stamp == k->stamp && r->node > k->writer);
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A store that is simple enough to be believed: one list of all changes, searched from its end. It
+ * speaks the store's own operations, so that a test can ask both the same.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <kv/kv.h>
+
+#define MODEL_KEYS 8
+#define MODEL_CHANGES_MAX 40000
+
+struct model_change {
+	int64_t revision;
+	int key;
+	bool deleted;
+	char value;
+	int64_t create, version;
+};
+
+struct model {
+	int64_t revision, compacted;
+	uint32_t change_count;
+	struct model_change changes[MODEL_CHANGES_MAX];
+	uint64_t stamp_last, node;
+	/* Of each key's newest write, while it is live or its tombstone is kept. */
+	bool known[MODEL_KEYS];
+	uint64_t stamp[MODEL_KEYS], writer[MODEL_KEYS];
+};
+
+/** Keys are one letter, "a" to "h"; values one digit. */
+int model_key_of(struct rp_span key);
+bool model_selects(struct rp_span key, struct rp_span end, int k);
+const struct model_change *model_at(const struct model *m, int key, int64_t revision);
+/** The change of that key before changes[i], if the key existed. */
+const struct model_change *model_before(const struct model *m, uint32_t i);
+/** Whether the rule against duplicates refuses the txn. */
+bool model_duplicates(const struct rp_kv_txn *t);
+/** Applies, and compares with what the store said. Returns NULL, or what differs. */
+const char *model_apply(
+	struct model *m, const struct rp_kv_txn *t, uint64_t wall_us, const struct rp_kv_result *r);
+const char *model_range(const struct model *m, const struct rp_kv_range *q, int64_t current,
+	enum rp_kv_error error, const struct rp_kv_range_result *r);
+/** Returns how many records are taken. */
+uint32_t model_replicated(struct model *m, const struct rp_kv_record *records, uint32_t count);
