@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include <base/mbuf.h>
+
+#include "session.h"
+
+/** Over a lossy channel: a control message, and a request, count as lost after so long. */
+#define ASK_AGAIN_NS (100 * RP_NS_PER_MS)
+#define REQUEST_LOST_NS (1 * RP_NS_PER_S)
+
+void perf_session_fail(struct perf_session *s, const char *why)
+{
+	if (!s->finished)
+		s->why = why;
+	s->finished = true;
+}
+
+/* Buffers come in bulk, as a sender of many small messages would take them. */
+static struct rte_mbuf *take_mbuf(struct perf_session *s)
+{
+	if (s->cache_count == 0) {
+		if (rte_pktmbuf_alloc_bulk(s->pool, s->cache, PERF_CACHE_MBUFS) != 0)
+			return rte_pktmbuf_alloc(s->pool);
+		s->cache_count = PERF_CACHE_MBUFS;
+	}
+	return s->cache[--s->cache_count];
+}
+
+/* A message whose body is what the buffers hold already; NULL: no buffer. */
+static struct rte_mbuf *make_message(
+	struct perf_session *s, enum perf_message_kind kind, uint32_t bytes, uint64_t seq)
+{
+	struct perf_header h = {.bytes = bytes, .kind = (uint16_t)kind, .run = s->run, .seq = seq};
+	struct rte_mbuf *first = take_mbuf(s), *last = first;
+	uint32_t left = bytes, n;
+
+	if (!first)
+		return NULL;
+	first->pkt_len = bytes;
+	for (;;) {
+		n = RP_MIN(left, s->segment_bytes);
+		last->data_len = (uint16_t)n;
+		left -= n;
+		if (left == 0)
+			break;
+		last->next = take_mbuf(s);
+		if (!last->next) {
+			rte_pktmbuf_free(first);
+			return NULL;
+		}
+		last = last->next;
+		first->nb_segs++;
+	}
+	perf_header_write(rte_pktmbuf_mtod(first, void *), &h);
+	return first;
+}
+
+static bool send_message(struct perf_session *s, struct rte_mbuf *m, uint64_t now_ns)
+{
+	if (m && s->channel->send(s->channel, m, now_ns) == 0)
+		return true;
+	rte_pktmbuf_free(m);
+	return false;
+}
+
+static bool send_control(struct perf_session *s, enum perf_message_kind kind, uint64_t now_ns)
+{
+	struct rte_mbuf *m = make_message(s, kind, PERF_CONTROL_BYTES, 0);
+	struct perf_body b = {
+		.test = s->test,
+		.size = s->message_bytes,
+		.messages = s->messages,
+		.bytes = s->bytes,
+		.sum = perf_sum_value(&s->sum),
+		.faults = s->faults,
+	};
+
+	if (!m)
+		return false;
+	b = perf_body_swap(b);
+	memcpy(rte_pktmbuf_mtod_offset(m, void *, PERF_HEADER_BYTES), &b, sizeof(b));
+	s->asked_ns = now_ns;
+	return send_message(s, m, now_ns);
+}
+
+static void reset_counts(struct perf_session *s)
+{
+	s->messages = s->bytes = s->faults = s->lost = s->seq = 0;
+	s->sum = (struct perf_sum){0};
+}
+
+/* The next run of a client: each test runs twice, and the first time is not counted. */
+static void plan_run(struct perf_session *s)
+{
+	const struct perf_options *o = s->options;
+
+	if (s->test_index >= o->test_count) {
+		s->phase = PERF_PHASE_BYE;
+		return;
+	}
+	s->run++;
+	s->test = o->tests[s->test_index];
+	s->message_bytes = (s->test == PERF_BULK ? o->bulk_size : o->size) - s->channel->overhead;
+	reset_counts(s);
+	s->phase = PERF_PHASE_START;
+}
+
+void perf_session_init(struct perf_session *s, const struct perf_options *options,
+	struct perf_channel *channel, struct rte_mempool *pool, struct rp_clock_reader *clock,
+	struct perf_result *results)
+{
+	*s = (struct perf_session){
+		.options = options,
+		.channel = channel,
+		.pool = pool,
+		.clock = clock,
+		.results = results,
+		.phase = PERF_PHASE_SERVE,
+		.warmup = options->warmup_ns > 0,
+		.segment_bytes = (uint32_t)rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM,
+	};
+	if (results)
+		plan_run(s);
+}
+
+void perf_session_fini(struct perf_session *s)
+{
+	rte_pktmbuf_free_bulk(s->cache, s->cache_count);
+	s->cache_count = 0;
+}
+
+static void begin_run(struct perf_session *s, uint64_t now_ns)
+{
+	s->phase = PERF_PHASE_RUN;
+	s->begin_ns = now_ns;
+	s->end_ns = now_ns + (s->warmup ? s->options->warmup_ns : s->options->seconds_ns);
+	s->request_due = s->test == PERF_RR;
+	if (!s->warmup) {
+		s->results[s->test_index].test = s->test;
+		rp_hist_init(&s->results[s->test_index].rtt);
+	}
+}
+
+static void end_run(struct perf_session *s, const struct perf_body *b, uint64_t now_ns)
+{
+	struct perf_result *r = &s->results[s->test_index];
+	uint32_t over = s->channel->overhead;
+
+	if (s->warmup) {
+		s->warmup = false;
+	} else {
+		r->size = s->message_bytes + over;
+		r->elapsed_ns = now_ns - s->begin_ns;
+		r->sent = s->messages;
+		r->bytes_sent = s->bytes + s->messages * over;
+		r->sum_sent = perf_sum_value(&s->sum);
+		r->received = b->messages;
+		r->bytes_received = b->bytes + b->messages * over;
+		r->sum_received = b->sum;
+		r->faults = b->faults + s->faults;
+		r->lost = s->lost;
+		s->warmup = s->options->warmup_ns > 0;
+		s->test_index++;
+	}
+	plan_run(s);
+}
+
+static void send_request(struct perf_session *s, uint64_t now_ns)
+{
+	struct rte_mbuf *m = make_message(s, PERF_MESSAGE_REQUEST, s->message_bytes, s->seq);
+
+	s->request_due = !send_message(s, m, now_ns);
+	if (s->request_due)
+		return;
+	s->requested_ns = now_ns;
+	s->messages++;
+	s->bytes += s->message_bytes;
+}
+
+static void on_reply(struct perf_session *s)
+{
+	uint64_t now_ns = rp_clock_now(s->clock);
+
+	if (s->phase != PERF_PHASE_RUN || s->test != PERF_RR)
+		return;
+	if (s->in.seq != s->seq || s->in.bytes != s->message_bytes) {
+		s->faults++;
+		return;
+	}
+	if (!s->warmup)
+		rp_hist_record(&s->results[s->test_index].rtt, now_ns - s->requested_ns);
+	s->seq++;
+	if (now_ns < s->end_ns)
+		send_request(s, now_ns);
+	else
+		s->phase = PERF_PHASE_DONE;
+}
+
+/* DATA and REQUEST, at the server. */
+static void on_message(struct perf_session *s, uint64_t now_ns)
+{
+	if (s->in.seq != s->seq || s->in.bytes != s->message_bytes)
+		s->faults++;
+	s->seq = s->in.seq + 1;
+	s->messages++;
+	s->bytes += s->in.bytes;
+	if (s->in.kind == PERF_MESSAGE_REQUEST &&
+		!send_message(
+			s, make_message(s, PERF_MESSAGE_REPLY, s->in.bytes, s->in.seq), now_ns))
+		perf_session_fail(s, "a reply found no room");
+}
+
+static void on_start(struct perf_session *s, const struct perf_body *b, uint64_t now_ns)
+{
+	if (b->test >= PERF_TEST_COUNT || b->size < PERF_MESSAGE_MIN ||
+		b->size > PERF_MESSAGE_MAX) {
+		perf_session_fail(s, "the client wants a test that is not known here");
+		return;
+	}
+	s->run = s->in.run;
+	s->test = (enum perf_test)b->test;
+	s->message_bytes = b->size;
+	reset_counts(s);
+	if (!send_control(s, PERF_MESSAGE_STARTED, now_ns))
+		perf_session_fail(s, "an answer found no room");
+}
+
+/* A whole message is there. */
+static void on_complete(struct perf_session *s, uint64_t now_ns)
+{
+	struct perf_body b = {0};
+
+	memcpy(&b, s->body, s->body_bytes);
+	b = perf_body_swap(b);
+	switch ((enum perf_message_kind)s->in.kind) {
+	case PERF_MESSAGE_START:
+		if (s->phase == PERF_PHASE_SERVE)
+			on_start(s, &b, now_ns);
+		break;
+	case PERF_MESSAGE_STARTED:
+		if (s->phase == PERF_PHASE_STARTING && s->in.run == s->run)
+			begin_run(s, rp_clock_now(s->clock));
+		break;
+	case PERF_MESSAGE_DATA:
+	case PERF_MESSAGE_REQUEST:
+		if (s->phase == PERF_PHASE_SERVE && s->in.run == s->run)
+			on_message(s, now_ns);
+		break;
+	case PERF_MESSAGE_REPLY:
+		if (s->in.run == s->run)
+			on_reply(s);
+		break;
+	case PERF_MESSAGE_DONE:
+		if (s->phase == PERF_PHASE_SERVE && s->in.run == s->run &&
+			!send_control(s, PERF_MESSAGE_RESULT, now_ns))
+			perf_session_fail(s, "a result found no room");
+		break;
+	case PERF_MESSAGE_RESULT:
+		if (s->phase == PERF_PHASE_ENDING && s->in.run == s->run)
+			end_run(s, &b, rp_clock_now(s->clock));
+		break;
+	case PERF_MESSAGE_BYE:
+		if (s->phase == PERF_PHASE_SERVE)
+			s->finished = true;
+		break;
+	case PERF_MESSAGE_KIND_COUNT:
+		break;
+	}
+}
+
+static bool on_head(struct perf_session *s, const uint8_t *head)
+{
+	s->in = perf_header_read(head);
+	if (s->in.bytes < PERF_HEADER_BYTES || s->in.bytes > PERF_MESSAGE_MAX ||
+		s->in.kind >= PERF_MESSAGE_KIND_COUNT) {
+		perf_session_fail(s, "what came is not a message");
+		return false;
+	}
+	s->body_left = s->in.bytes - PERF_HEADER_BYTES;
+	s->body_bytes = 0;
+	s->summing = s->test == PERF_BULK && s->in.kind == PERF_MESSAGE_DATA && s->in.run == s->run;
+	if (s->summing)
+		perf_sum_add(&s->sum, head, PERF_HEADER_BYTES);
+	return true;
+}
+
+/* Bytes of the body, at most what is left of it; how many. */
+static uint32_t on_body(struct perf_session *s, const uint8_t *p, uint32_t length)
+{
+	uint32_t n = RP_MIN(length, s->body_left), keep;
+
+	if (s->summing) {
+		perf_sum_add(&s->sum, p, n);
+	} else if (s->in.kind != PERF_MESSAGE_DATA) {
+		keep = RP_MIN(n, (uint32_t)PERF_BODY_BYTES - s->body_bytes);
+		memcpy(s->body + s->body_bytes, p, keep);
+		s->body_bytes += keep;
+	}
+	s->body_left -= n;
+	return n;
+}
+
+static void input_piece(struct perf_session *s, const uint8_t *p, uint32_t length, uint64_t now_ns)
+{
+	uint32_t n;
+
+	while (length > 0 && !s->finished) {
+		if (s->body_left > 0) {
+			n = on_body(s, p, length);
+		} else if (s->head_bytes == 0 && length >= PERF_HEADER_BYTES) {
+			n = PERF_HEADER_BYTES;
+			if (!on_head(s, p))
+				return;
+		} else {
+			n = RP_MIN(length, PERF_HEADER_BYTES - s->head_bytes);
+			memcpy(s->head + s->head_bytes, p, n);
+			s->head_bytes += n;
+			if (s->head_bytes < PERF_HEADER_BYTES)
+				return;
+			s->head_bytes = 0;
+			if (!on_head(s, s->head))
+				return;
+		}
+		p += n;
+		length -= n;
+		if (s->body_left == 0)
+			on_complete(s, now_ns);
+	}
+}
+
+void perf_session_input(struct perf_session *s, const struct rte_mbuf *chain, uint64_t now_ns)
+{
+	for (; chain && !s->finished; chain = chain->next)
+		input_piece(s, rte_pktmbuf_mtod(chain, const uint8_t *), chain->data_len, now_ns);
+	if (s->channel->lossy)
+		s->head_bytes = s->body_left = 0; /* a frame that was cut short, or padded */
+}
+
+static void sum_message(struct perf_session *s, const struct rte_mbuf *m)
+{
+	for (; m; m = m->next)
+		perf_sum_add(&s->sum, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+}
+
+static bool send_data(struct perf_session *s, uint64_t now_ns)
+{
+	uint32_t room = s->channel->room(s->channel, s->message_bytes), n = 0;
+
+	room = RP_MIN(room, (uint32_t)PERF_TURN_MESSAGES);
+	for (; n < room; n++) {
+		struct rte_mbuf *m =
+			make_message(s, PERF_MESSAGE_DATA, s->message_bytes, s->messages);
+		struct perf_sum before = s->sum;
+
+		if (!m)
+			break;
+		if (s->test == PERF_BULK)
+			sum_message(s, m);
+		if (!send_message(s, m, now_ns)) {
+			s->sum = before;
+			break;
+		}
+		s->messages++;
+		s->bytes += s->message_bytes;
+	}
+	return n > 0;
+}
+
+static bool turn_run(struct perf_session *s, uint64_t now_ns)
+{
+	if (s->test == PERF_RR) {
+		if (s->channel->lossy && !s->request_due && now_ns > s->requested_ns &&
+			now_ns - s->requested_ns > REQUEST_LOST_NS) {
+			s->lost++;
+			s->request_due = true;
+		}
+		if (!s->request_due)
+			return false;
+		send_request(s, now_ns);
+		return true;
+	}
+	if (now_ns >= s->end_ns) {
+		s->phase = PERF_PHASE_DONE;
+		return true;
+	}
+	return send_data(s, now_ns);
+}
+
+/* Sends `kind` and goes on to `next`, where there is room. */
+static bool turn_control(
+	struct perf_session *s, enum perf_message_kind kind, enum perf_phase next, uint64_t now_ns)
+{
+	if (s->channel->room(s->channel, PERF_CONTROL_BYTES) == 0 || !send_control(s, kind, now_ns))
+		return false;
+	s->phase = next;
+	return true;
+}
+
+bool perf_session_turn(struct perf_session *s, uint64_t now_ns)
+{
+	bool ask = s->channel->lossy && now_ns > s->asked_ns && now_ns - s->asked_ns > ASK_AGAIN_NS;
+
+	if (s->finished)
+		return false;
+	switch (s->phase) {
+	case PERF_PHASE_SERVE:
+		return false;
+	case PERF_PHASE_START:
+		return turn_control(s, PERF_MESSAGE_START, PERF_PHASE_STARTING, now_ns);
+	case PERF_PHASE_STARTING:
+		return ask && turn_control(s, PERF_MESSAGE_START, PERF_PHASE_STARTING, now_ns);
+	case PERF_PHASE_RUN:
+		return turn_run(s, now_ns);
+	case PERF_PHASE_DONE:
+		return turn_control(s, PERF_MESSAGE_DONE, PERF_PHASE_ENDING, now_ns);
+	case PERF_PHASE_ENDING:
+		return ask && turn_control(s, PERF_MESSAGE_DONE, PERF_PHASE_ENDING, now_ns);
+	case PERF_PHASE_BYE:
+		s->finished = turn_control(s, PERF_MESSAGE_BYE, PERF_PHASE_BYE, now_ns);
+		return s->finished;
+	}
+	return false;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sys/prctl.h>
+
+#include "worker.h"
+
+/** An attempt to connect that failed is made again after so long. */
+#define DIAL_AGAIN_NS (100 * RP_NS_PER_MS)
+
+/* A connection that the session's messages go over; one at a time. */
+struct stream {
+	struct perf_channel channel;
+	struct perf_worker *worker;
+	struct rp_conn *conn; /* NULL: none */
+	struct perf_session session;
+	bool open, over;
+	uint64_t dialled_ns, give_up_ns;
+};
+
+/* As between appliances: the peer's acknowledgements are not late. */
+static const struct rp_conn_options conn_options = {
+	.rto_min_ns = 5 * RP_NS_PER_MS,
+	.ack_delay_max_ns = 1 * RP_NS_PER_MS,
+};
+
+static int stream_send(struct perf_channel *c, struct rte_mbuf *m, uint64_t now_ns)
+{
+	struct stream *st = RP_CONTAINER_OF(c, struct stream, channel);
+
+	return st->worker->transport->ops->send(st->conn, m, now_ns);
+}
+
+static uint32_t stream_room(struct perf_channel *c, uint32_t bytes)
+{
+	struct stream *st = RP_CONTAINER_OF(c, struct stream, channel);
+
+	return st->worker->transport->ops->send_space(st->conn) / bytes;
+}
+
+static void start_session(struct stream *st)
+{
+	struct perf_worker *w = st->worker;
+
+	perf_session_init(&st->session, w->options, &st->channel, w->pool, &w->reader, w->results);
+	st->open = true;
+}
+
+static void on_open(void *ctx, struct rp_conn *c, uint64_t now_ns)
+{
+	start_session(ctx);
+}
+
+static void on_data(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64_t now_ns)
+{
+	struct stream *st = ctx;
+	uint32_t bytes = chain->pkt_len;
+
+	perf_session_input(&st->session, chain, now_ns);
+	rte_pktmbuf_free(chain);
+	c->transport->ops->consume(c, bytes, now_ns);
+}
+
+static void on_peer_fin(void *ctx, struct rp_conn *c, uint64_t now_ns)
+{
+	c->transport->ops->close(c, now_ns);
+}
+
+static void on_close(void *ctx, struct rp_conn *c, enum rp_close_reason why, uint64_t now_ns)
+{
+	static const char *const reasons[] = {
+		[RP_CLOSE_FIN] = "the server closed the connection",
+		[RP_CLOSE_RESET] = "the connection was reset",
+		[RP_CLOSE_TIMEOUT] = "the connection timed out",
+		[RP_CLOSE_REFUSED] = "nobody listens there",
+		[RP_CLOSE_UNREACHABLE] = "the server cannot be reached",
+		[RP_CLOSE_ABORTED] = "the connection was aborted",
+		[RP_CLOSE_NOMEM] = "out of buffers or connections",
+	};
+	struct stream *st = ctx;
+	struct perf_worker *w = st->worker;
+
+	st->conn = NULL;
+	if (!st->open && !w->options->server && now_ns < st->give_up_ns &&
+		(why == RP_CLOSE_REFUSED || why == RP_CLOSE_UNREACHABLE ||
+			why == RP_CLOSE_TIMEOUT || why == RP_CLOSE_RESET))
+		return; /* the server is not there yet */
+	if (st->open) {
+		if (!st->session.finished)
+			perf_session_fail(&st->session, reasons[why]);
+		perf_session_fini(&st->session);
+	}
+	if (w->options->server) {
+		if (st->open)
+			st->over = perf_served(w);
+		st->open = false;
+		return;
+	}
+	w->why = st->open ? st->session.why : reasons[why];
+	st->over = true;
+}
+
+static const struct rp_conn_events stream_events = {
+	.on_open = on_open,
+	.on_data = on_data,
+	.on_peer_fin = on_peer_fin,
+	.on_close = on_close,
+};
+
+static int on_accept(void *listen_ctx, struct rp_conn *c, const struct rp_endpoint *peer,
+	const struct rp_conn_events **events, void **ctx, uint64_t now_ns)
+{
+	struct stream *st = listen_ctx;
+
+	if (st->conn)
+		return -EBUSY;
+	st->conn = c;
+	*events = &stream_events;
+	*ctx = st;
+	start_session(st);
+	return 0;
+}
+
+static void dial(struct stream *st, uint64_t now_ns)
+{
+	struct perf_worker *w = st->worker;
+	struct rp_endpoint peer = {.family = 4, .port = w->options->tcp_port};
+
+	if (st->dialled_ns > 0 && now_ns - st->dialled_ns < DIAL_AGAIN_NS)
+		return;
+	if (st->dialled_ns == 0)
+		st->give_up_ns = now_ns + w->options->connect_ns;
+	st->dialled_ns = now_ns;
+	memcpy(peer.addr, w->options->peer, sizeof(w->options->peer));
+	st->conn = w->transport->ops->dial(
+		w->transport, &peer, &conn_options, &stream_events, st, now_ns);
+	if (!st->conn && now_ns >= st->give_up_ns) {
+		w->why = strerror(errno);
+		st->over = true;
+	}
+}
+
+/* What the session sends, and its end. */
+static bool turn_session(struct stream *st, uint64_t now_ns)
+{
+	bool worked;
+
+	if (!st->conn) {
+		if (!st->worker->options->server)
+			dial(st, now_ns);
+		return false;
+	}
+	if (!st->open)
+		return false;
+	worked = perf_session_turn(&st->session, now_ns);
+	/* A server that is satisfied lets its client close. */
+	if (st->session.finished && (!st->worker->options->server || st->session.why))
+		st->conn->transport->ops->close(st->conn, now_ns);
+	return worked;
+}
+
+static bool rx_port(struct perf_worker *w, uint64_t now_ns)
+{
+	struct rte_mbuf *burst[RP_PORT_BURST_MAX];
+	uint16_t n = rp_port_rx(w->queue, burst, RP_PORT_BURST_MAX, now_ns);
+
+	if (n > 0)
+		rp_tcp_rx(w->stack, burst, n, now_ns);
+	return n > 0;
+}
+
+/* No more than the port takes: what waits in the stack is not lost. */
+static bool tx_port(struct perf_worker *w, uint64_t now_ns)
+{
+	struct rte_mbuf *burst[RP_PORT_BURST_MAX];
+	unsigned n, room, total = 0;
+
+	do {
+		room = RP_MIN((unsigned)rp_port_tx_room(w->queue), (unsigned)RP_PORT_BURST_MAX);
+		n = rp_tcp_tx(w->stack, burst, room);
+		for (unsigned i = 0; i < n; i++)
+			rp_port_tx(w->queue, burst[i], now_ns);
+		total += n;
+	} while (n > 0);
+	rp_port_tx_flush(w->queue, now_ns);
+	return total > 0;
+}
+
+static void turn_tcp(struct perf_worker *w, struct stream *st)
+{
+	uint64_t now_ns = perf_turn_begin(w);
+	bool worked = rx_port(w, now_ns);
+
+	worked |= turn_session(st, now_ns);
+	worked |= rp_tcp_poll(w->stack, now_ns) > 0;
+	worked |= tx_port(w, now_ns);
+	perf_turn_end(w, worked, now_ns,
+		RP_MIN(rp_tcp_next_deadline(w->stack), rp_port_next_ns(w->queue)));
+}
+
+static void turn_ktcp(struct perf_worker *w, struct stream *st)
+{
+	uint64_t now_ns = perf_turn_begin(w);
+	bool worked = rp_ktcp_poll(w->ktcp, now_ns) > 0;
+
+	worked |= turn_session(st, now_ns);
+	perf_turn_end(w, worked, now_ns, rp_ktcp_pending(w->ktcp) ? 0 : RP_NEVER);
+}
+
+/* What is left to say goes out: a FIN, an acknowledgement. */
+static void linger(struct perf_worker *w, struct stream *st)
+{
+	uint64_t until_ns = rp_clock_now(&w->reader) + 50 * RP_NS_PER_MS;
+
+	if (st->conn) {
+		st->conn->transport->ops->abort(st->conn, rp_clock_now(&w->reader));
+		if (st->open)
+			perf_session_fini(&st->session);
+		st->conn = NULL;
+	}
+	st->over = true;
+	while (w->stack && rp_clock_now(&w->reader) < until_ns) {
+		uint64_t now_ns = perf_turn_begin(w);
+
+		rx_port(w, now_ns);
+		rp_tcp_poll(w->stack, now_ns);
+		tx_port(w, now_ns);
+	}
+}
+
+int perf_stream_loop(void *arg)
+{
+	struct perf_worker *w = arg;
+	struct stream st = {
+		.worker = w,
+		.channel = {.send = stream_send, .room = stream_room},
+	};
+	int rc = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	w->slot = rp_park_join();
+	rp_clock_reader_init(&w->reader, &w->clock);
+	if (w->options->server)
+		rc = w->transport->ops->listen(
+			w->transport, w->options->tcp_port, &conn_options, on_accept, &st);
+	if (rc < 0) {
+		w->why = strerror(-rc);
+		st.over = true;
+	}
+	while (!st.over && !atomic_load_explicit(&w->stop, memory_order_relaxed)) {
+		if (w->stack)
+			turn_tcp(w, &st);
+		else
+			turn_ktcp(w, &st);
+	}
+	linger(w, &st);
+	rp_park_leave(w->slot);
+	atomic_store_explicit(&w->ended, true, memory_order_release);
+	return 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The polling lcore of ringperf, and what it works with. The control thread makes everything,
+ * starts perf_stream_loop() or perf_raw_loop() on the lcore, waits for it, and reads the results.
+ */
+
+#include <stdatomic.h>
+
+#include <ktcp/ktcp.h>
+#include <port/park.h>
+#include <port/port.h>
+#include <tcp/tcp.h>
+#include <xcore/clock.h>
+
+#include "session.h"
+
+struct perf_worker {
+	/* Of the control thread; fixed while the lcore runs. */
+	const struct perf_options *options;
+	struct rp_port *port;	     /**< tcp, raw */
+	struct rp_port_queue *queue; /**< of the port */
+	struct rp_tcp_stack *stack;  /**< tcp */
+	struct rp_ktcp *ktcp;	     /**< ktcp */
+	struct rp_transport *transport;
+	struct rte_mempool *pool; /**< of messages */
+	struct rp_clock clock;
+	struct perf_result *results; /**< client */
+	uint8_t mac[6];
+
+	/* Control thread tells the lcore to end; the lcore says that it did. */
+	atomic_bool stop, ended;
+
+	/* Of the lcore; read by the control thread when it has ended. */
+	struct rp_clock_reader reader;
+	struct rp_park_slot *slot;
+	uint64_t busy_ns; /**< when there was work last */
+	uint64_t gap_ns;  /**< longest turn seen */
+	uint64_t turn_ns; /**< begin of the last turn */
+	uint64_t sleeps;
+	uint32_t served; /**< clients that came and went */
+	const char *why; /**< NULL, or why it ended early */
+};
+
+/** Body of the lcore, for rte_eal_remote_launch(): a stream transport, tcp or ktcp. */
+int perf_stream_loop(void *worker);
+/** Body of the lcore: frames on a port. */
+int perf_raw_loop(void *worker);
+
+/** Begins a turn; its time. */
+uint64_t perf_turn_begin(struct perf_worker *w);
+/** Ends a turn: by the idle policy it may sleep, until `next_ns` at most. */
+void perf_turn_end(struct perf_worker *w, bool worked, uint64_t now_ns, uint64_t next_ns);
+/** A client's end. True: the server shall end, too. */
+bool perf_served(struct perf_worker *w);
