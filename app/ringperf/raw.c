@@ -7,6 +7,8 @@
 
 _Static_assert(sizeof(struct rte_ether_hdr) == PERF_ETHER_BYTES, "as on the wire");
 
+#define LINGER_NS (50 * RP_NS_PER_MS)
+
 /* Each message is a frame: an Ethernet header in front is all there is. */
 struct raw {
 	struct perf_channel channel;
@@ -80,6 +82,17 @@ static bool is_over(struct perf_worker *w, struct raw *r)
 	return perf_served(w);
 }
 
+/* What was sent last has to be read by the peer before the port, and its memory, goes. */
+static void linger(struct perf_worker *w)
+{
+	uint64_t now_ns = perf_turn_begin(w), until_ns = now_ns + LINGER_NS;
+
+	for (; now_ns < until_ns; now_ns = perf_turn_begin(w)) {
+		rp_port_tx_flush(w->queue, now_ns);
+		perf_turn_end(w, false, now_ns, until_ns);
+	}
+}
+
 int perf_raw_loop(void *arg)
 {
 	struct perf_worker *w = arg;
@@ -100,8 +113,7 @@ int perf_raw_loop(void *arg)
 	start_session(&r);
 	while (!is_over(w, &r) && !atomic_load_explicit(&w->stop, memory_order_relaxed))
 		turn_raw(w, &r);
-	for (unsigned i = 0; i < 100 && rp_port_tx_room(w->queue) < RP_PORT_TX_PENDING_MAX; i++)
-		rp_port_tx_flush(w->queue, rp_clock_now(&w->reader));
+	linger(w);
 	perf_session_fini(&r.session);
 	rp_park_leave(w->slot);
 	atomic_store_explicit(&w->ended, true, memory_order_release);

@@ -8,6 +8,8 @@
 /** Over a lossy channel: a control message, and a request, count as lost after so long. */
 #define ASK_AGAIN_NS (100 * RP_NS_PER_MS)
 #define REQUEST_LOST_NS (1 * RP_NS_PER_S)
+/** Goodbyes of a client that nobody answers. */
+#define BYES_MAX 5
 
 void perf_session_fail(struct perf_session *s, const char *why)
 {
@@ -261,8 +263,9 @@ static void on_complete(struct perf_session *s, uint64_t now_ns)
 			end_run(s, &b, rp_clock_now(s->clock));
 		break;
 	case PERF_MESSAGE_BYE:
-		if (s->phase == PERF_PHASE_SERVE)
-			s->finished = true;
+		if (s->phase == PERF_PHASE_SERVE && s->channel->lossy)
+			send_control(s, PERF_MESSAGE_BYE, now_ns);
+		s->finished = s->phase == PERF_PHASE_SERVE || s->phase == PERF_PHASE_LEAVING;
 		break;
 	case PERF_MESSAGE_KIND_COUNT:
 		break;
@@ -397,6 +400,16 @@ static bool turn_control(
 	return true;
 }
 
+/* On a lossy channel it waits to hear that the goodbye has come, a little. */
+static bool turn_bye(struct perf_session *s, uint64_t now_ns)
+{
+	if (!turn_control(s, PERF_MESSAGE_BYE, PERF_PHASE_LEAVING, now_ns))
+		return false;
+	s->byes++;
+	s->finished = !s->channel->lossy || s->byes >= BYES_MAX;
+	return true;
+}
+
 bool perf_session_turn(struct perf_session *s, uint64_t now_ns)
 {
 	bool ask = s->channel->lossy && now_ns > s->asked_ns && now_ns - s->asked_ns > ASK_AGAIN_NS;
@@ -417,8 +430,9 @@ bool perf_session_turn(struct perf_session *s, uint64_t now_ns)
 	case PERF_PHASE_ENDING:
 		return ask && turn_control(s, PERF_MESSAGE_DONE, PERF_PHASE_ENDING, now_ns);
 	case PERF_PHASE_BYE:
-		s->finished = turn_control(s, PERF_MESSAGE_BYE, PERF_PHASE_BYE, now_ns);
-		return s->finished;
+		return turn_bye(s, now_ns);
+	case PERF_PHASE_LEAVING:
+		return ask && turn_bye(s, now_ns);
 	}
 	return false;
 }

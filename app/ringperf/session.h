@@ -54,10 +54,11 @@ enum perf_phase {
 	PERF_PHASE_START,    /**< START has to go out */
 	PERF_PHASE_STARTING, /**< until STARTED comes */
 	PERF_PHASE_RUN,
-	PERF_PHASE_DONE,   /**< DONE has to go out */
-	PERF_PHASE_ENDING, /**< until RESULT comes */
-	PERF_PHASE_BYE,	   /**< BYE has to go out */
-	PERF_PHASE_SERVE,  /**< the server's */
+	PERF_PHASE_DONE,    /**< DONE has to go out */
+	PERF_PHASE_ENDING,  /**< until RESULT comes */
+	PERF_PHASE_BYE,	    /**< BYE has to go out */
+	PERF_PHASE_LEAVING, /**< lossy: until it is answered */
+	PERF_PHASE_SERVE,   /**< the server's */
 };
 
 struct perf_session {
@@ -81,6 +82,7 @@ struct perf_session {
 	struct perf_sum sum;
 	bool request_due;
 	uint64_t requested_ns;
+	unsigned byes;
 
 	/* The message that is coming in. */
 	uint8_t head[PERF_HEADER_BYTES];

@@ -8,7 +8,7 @@
  *   client: START -> server: STARTED
  *   client: DATA ...            (rate, bulk)      or REQUEST -> server: REPLY, one at a time (rr)
  *   client: DONE -> server: RESULT, what it received
- *   ... and so on for each run; client: BYE
+ *   ... and so on for each run; client: BYE -> server: BYE where frames may be lost
  */
 
 #include <stdint.h>
