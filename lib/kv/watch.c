@@ -264,6 +264,20 @@ static void shown_add(struct rp_kv *kv, uint32_t at, const struct rp_kv_watcher 
 	kv->shown[at] = (struct rp_kv_event){.kv = v, .prev = w->prev_kv ? prev : NULL};
 }
 
+/*
+ * What the key was before the revision of `v`, for prev_kv: as etcd, nothing for a put that created
+ * it, and nothing once that revision is compacted.
+ */
+static const struct rp_kv_version *version_before(
+	const struct rp_kv *kv, const struct rp_kv_version *v)
+{
+	if (v->mod_revision - 1 < kv->compacted)
+		return NULL;
+	if (!v->deleted && v->create_revision == v->mod_revision)
+		return NULL;
+	return kv_key_at(v->key, v->mod_revision - 1);
+}
+
 void kv_watch_show(struct rp_kv *kv, int64_t revision)
 {
 	kv->hit_count = 0;
@@ -277,8 +291,12 @@ void kv_watch_show(struct rp_kv *kv, int64_t revision)
 
 		for (uint32_t i = w->hit_first; i != KV_HIT_NONE; i = kv->hits[i].next) {
 			const struct rp_kv_event *e = &kv->events[kv->hits[i].event];
+			const struct rp_kv_version *prev = e->prev;
 
-			shown_add(kv, count++, w, e->kv, e->prev);
+			/* One revision can change a key twice; watchers see what was before it. */
+			if (prev && prev->mod_revision == revision)
+				prev = version_before(kv, e->kv);
+			shown_add(kv, count++, w, e->kv, prev);
 		}
 		w->hit_first = w->hit_last = KV_HIT_NONE;
 		if (w->state == KV_WATCH_DEAD)
@@ -291,21 +309,6 @@ void kv_watch_show(struct rp_kv *kv, int64_t revision)
 		}
 	}
 	dispatch_end(kv);
-}
-
-/* The key's version before `v`, for prev_kv; none once its revision is compacted. */
-static const struct rp_kv_version *version_before(
-	const struct rp_kv *kv, const struct rp_kv_version *v)
-{
-	const struct rp_kv_key *k = v->key;
-	uint32_t i;
-
-	if (v->mod_revision - 1 < kv->compacted)
-		return NULL;
-	i = kv_key_versions_until(k, v->mod_revision);
-	while (i > 0 && k->versions[i - 1] != v)
-		i--;
-	return i > 1 && !k->versions[i - 2]->deleted ? k->versions[i - 2] : NULL;
 }
 
 static bool watcher_wants(const struct rp_kv_watcher *w, const struct rp_kv_version *v)

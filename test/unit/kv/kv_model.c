@@ -37,10 +37,11 @@ const struct model_change *model_at(const struct model *m, int key, int64_t revi
 
 const struct model_change *model_before(const struct model *m, uint32_t i)
 {
-	for (uint32_t j = i; j > 0; j--)
-		if (m->changes[j - 1].key == m->changes[i].key)
-			return m->changes[j - 1].deleted ? NULL : &m->changes[j - 1];
-	return NULL;
+	const struct model_change *c = &m->changes[i];
+
+	if (!c->deleted && c->create == c->revision)
+		return NULL;
+	return model_at(m, c->key, c->revision - 1);
 }
 
 /* ---- duplicates: every pair of operations ---- */

@@ -36,7 +36,7 @@ struct model {
 int model_key_of(struct rp_span key);
 bool model_selects(struct rp_span key, struct rp_span end, int k);
 const struct model_change *model_at(const struct model *m, int key, int64_t revision);
-/** The change of that key before changes[i], if the key existed. */
+/** What the key was before the revision of changes[i], as prev_kv shows it. */
 const struct model_change *model_before(const struct model *m, uint32_t i);
 /** Whether the rule against duplicates refuses the txn. */
 bool model_duplicates(const struct rp_kv_txn *t);
