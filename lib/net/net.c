@@ -237,7 +237,7 @@ static struct rte_mbuf *net_unshare(struct rp_net *net, struct rte_mbuf *m)
 		s = s->next;
 	if (!s)
 		return m;
-	copy = rte_pktmbuf_clone(m, net->header_pool);
+	copy = rte_pktmbuf_clone(m, net->payload_pool);
 	if (copy)
 		net->counters->rx_cloned++;
 	else
@@ -349,5 +349,7 @@ void rp_net_poll(struct rp_net *net, uint64_t now_ns)
 
 uint64_t rp_net_next_deadline(const struct rp_net *net)
 {
+	if (net->tx_head != net->tx_tail)
+		return 0;
 	return net->announce_left ? RP_MIN(net->announce_ns, net->deadline_ns) : net->deadline_ns;
 }

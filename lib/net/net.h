@@ -192,7 +192,7 @@ void rp_net_announce(struct rp_net *net, uint64_t now_ns);
 /* Time. */
 
 void rp_net_poll(struct rp_net *net, uint64_t now_ns);
-/** RP_NEVER where nothing is due. */
+/** RP_NEVER where nothing is due; a time in the past where frames wait to be taken. */
 uint64_t rp_net_next_deadline(const struct rp_net *net);
 
 /** For `show arp`: state "incomplete", "reachable", "stale", "probe" or "failed". */

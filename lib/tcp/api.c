@@ -83,12 +83,20 @@ static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_n
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	uint32_t bytes = chain->pkt_len;
 	bool idle = tcp_queued(c) == 0;
+	int rc;
 
 	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
 		return -EPIPE;
 	/* What is larger than the buffer may go alone: it could never go otherwise. */
-	if ((bytes > api_send_space(conn) && !idle) || bytes > 1u << 30 ||
-		tcp_sendq_push(c, chain)) {
+	if ((bytes > api_send_space(conn) && !idle) || bytes > 1u << 30)
+		rc = -EAGAIN;
+	else
+		rc = tcp_sendq_push(c, chain);
+	if (rc) {
+		if (rc == -ENOBUFS) {
+			s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
+			tcp_block(c);
+		}
 		s->counters->send_refused++;
 		c->flags |= TCPF_WANT_WRITE;
 		c->want_bytes = bytes;

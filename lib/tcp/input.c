@@ -214,7 +214,6 @@ static bool input_fin_acked(struct tcp_conn *c, uint64_t now_ns)
 static void input_text(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 {
 	uint32_t before = c->rcv_nxt;
-	bool fin;
 
 	if (c->flags & TCPF_FIN_RCVD) {
 		if (in->length > 0)
@@ -224,10 +223,17 @@ static void input_text(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 		return;
 	}
 	input_trim(c, in);
-	fin = in->flags & TCP_FIN;
-	if (fin && !(c->flags & TCPF_FIN_SEEN)) {
-		c->flags |= TCPF_FIN_SEEN | TCPF_ACK_NOW;
-		c->fin_seq = in->seq + in->length;
+	if (in->flags & TCP_FIN && !(c->flags & TCPF_FIN_SEEN)) {
+		uint32_t end = in->seq + in->length;
+
+		c->flags |= TCPF_ACK_NOW;
+		/* An end before bytes that were received is not the end of this stream. */
+		if (c->ooo_count > 0 && rp_seq_gt(tcp_ooo_end(c), end)) {
+			tcp_stack_of(c)->counters->drop_closed++;
+		} else {
+			c->flags |= TCPF_FIN_SEEN;
+			c->fin_seq = end;
+		}
 	}
 	if (in->length > 0)
 		tcp_data(c, in, now_ns);

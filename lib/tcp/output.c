@@ -317,7 +317,7 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 	return OUT_DONE;
 }
 
-static void out_block(struct tcp_conn *c)
+void tcp_block(struct tcp_conn *c)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
@@ -348,7 +348,7 @@ void tcp_output(struct tcp_conn *c, uint64_t now_ns)
 			result = OUT_BLOCKED;
 	}
 	if (result == OUT_BLOCKED)
-		out_block(c);
+		tcp_block(c);
 	else if (result == OUT_MORE)
 		tcp_mark_dirty(c);
 	tcp_arm(c, now_ns);

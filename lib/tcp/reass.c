@@ -22,6 +22,11 @@ void tcp_ooo_free(struct tcp_conn *c)
 		ooo_drop(c, ooo_of(c->ooo.next));
 }
 
+uint32_t tcp_ooo_end(const struct tcp_conn *c)
+{
+	return ooo_of(c->ooo.prev)->end;
+}
+
 static struct tcp_ooo *ooo_new(struct tcp_conn *c, struct tcp_ooo *after)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
@@ -119,7 +124,7 @@ static bool ooo_add(struct tcp_conn *c, uint32_t start, struct rte_mbuf *m)
 			/* The rest begins within what is there; only if it goes on behind is it
 			 * wanted. */
 			if (rp_seq_gt(end, next->end))
-				m = tcp_mbuf_slice(s->net_config.header_pool, piece,
+				m = tcp_mbuf_slice(s->net_config.payload_pool, piece,
 					next->end - start, end - next->end);
 			piece = tcp_mbuf_cut(piece, 0, take);
 		}
@@ -172,7 +177,7 @@ static struct rte_mbuf *data_before_ranges(struct tcp_conn *c, uint32_t start, s
 	if (front >= m->pkt_len)
 		return m;
 	rest = tcp_mbuf_slice(
-		tcp_stack_of(c)->net_config.header_pool, m, front, m->pkt_len - front);
+		tcp_stack_of(c)->net_config.payload_pool, m, front, m->pkt_len - front);
 	if (rest)
 		ooo_add(c, start + front, rest);
 	return tcp_mbuf_cut(m, 0, front);

@@ -127,7 +127,7 @@ static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m)
 			sendq_link(c, t, m);
 			return;
 		}
-		front = tcp_mbuf_slice(s->net_config.header_pool, m, 0, room);
+		front = tcp_mbuf_slice(s->net_config.payload_pool, m, 0, room);
 		if (!front) {
 			/* Too long for one segment now; it is cut when it is sent. */
 			s->counters->alloc_failed++;
@@ -146,7 +146,7 @@ static struct rte_mbuf *sendq_unshare(struct rp_tcp_stack *s, struct rte_mbuf *c
 
 	while (m && rte_mbuf_refcnt_read(m) == 1)
 		m = m->next;
-	return m ? tcp_mbuf_slice(s->net_config.header_pool, chain, 0, chain->pkt_len) : chain;
+	return m ? tcp_mbuf_slice(s->net_config.payload_pool, chain, 0, chain->pkt_len) : chain;
 }
 
 int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
@@ -162,8 +162,7 @@ int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
 	own = sendq_unshare(s, chain);
 	if (!own) {
 		s->counters->alloc_failed++;
-		s->starved = true;
-		return -EAGAIN;
+		return -ENOBUFS;
 	}
 	if (own != chain)
 		rte_pktmbuf_free(chain);

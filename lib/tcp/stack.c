@@ -136,6 +136,8 @@ struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t 
 	s->net_config = s->config.net;
 	if (!s->net_config.control_pool)
 		s->net_config.control_pool = s->net_config.header_pool;
+	if (!s->net_config.payload_pool)
+		s->net_config.payload_pool = s->net_config.header_pool;
 	s->net_config.on_neigh_failed = stack_neigh_failed;
 	if (!s->net_config.on_neigh)
 		s->net_config.ctx = s;
@@ -294,10 +296,15 @@ static void serve(struct tcp_conn *c, uint64_t now_ns)
 	tcp_output(c, now_ns);
 }
 
+static bool stack_fed(const struct rp_tcp_stack *s)
+{
+	return s->tseg_count <= s->config.segments_max / 4 * 3;
+}
+
 /* Segments are free again: those that were refused for lack of them are told. */
 static void stack_feed_starved(struct rp_tcp_stack *s)
 {
-	if (s->tseg_count > s->config.segments_max / 4 * 3)
+	if (!stack_fed(s))
 		return;
 	s->starved = false;
 	for (uint32_t i = 0; i < s->conn_top; i++)
@@ -352,7 +359,7 @@ uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *s)
 {
 	uint64_t d;
 
-	if (!rp_list_empty(&s->dirty))
+	if (!rp_list_empty(&s->dirty) || (s->starved && stack_fed(s)))
 		return 0;
 	d = RP_MIN(wheel_next(&s->wheel), rp_net_next_deadline(s->net));
 	d = RP_MIN(d, tcp_tw_next(s));

@@ -25,6 +25,14 @@
  * small pieces are copied together, large ones are sent from where they are and freed when they are
  * acknowledged.
  *
+ * Pools (net.header_pool, control_pool, payload_pool): a header for each frame that the port has
+ * not given back; a control header for each frame without data; and, of the payload pool, an mbuf
+ * for each border of a segment that falls inside of an mbuf that was sent (at most one an MSS
+ * queued), or of a received one that overlaps another. Without a payload pool these are taken from
+ * the header pool, which then has to be larger than all that can be queued. Data rooms: 222 bytes
+ * are needed beyond the headroom for headers to carry small payloads (up to 256 bytes) themselves;
+ * 94 are the least.
+ *
  * Every call is made on the lcore that owns the stack, but for reading the counters.
  */
 
@@ -100,8 +108,8 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *stack, uint64_t now_ns);
 unsigned rp_tcp_tx(struct rp_tcp_stack *stack, struct rte_mbuf **out, unsigned max);
 
 /**
- * When rp_tcp_poll() is due without any input: a time in the past where work waits, RP_NEVER where
- * nothing does.
+ * When rp_tcp_poll() and rp_tcp_tx() are due without any input: a time in the past where work or
+ * frames wait, RP_NEVER where nothing does.
  */
 uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *stack);
 

@@ -419,7 +419,10 @@ const char *tcp_state_name(unsigned state);
 
 struct tseg *tseg_new(struct rp_tcp_stack *s);
 void tseg_free(struct rp_tcp_stack *s, struct tseg *t);
-/** Takes on 0; -EAGAIN: no segments. Fills the last unsent segment first. */
+/**
+ * Takes on 0; -EAGAIN: no segments, -ENOBUFS: no mbufs. Fills the last unsent segment first. Mbufs
+ * that stay in the queue never come from the header pool, which has to be there for sending them.
+ */
 int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain);
 /** Queues a SYN or a FIN. */
 void tcp_sendq_flag(struct tcp_conn *c, uint8_t flag);
@@ -435,6 +438,8 @@ void tcp_sendq_free(struct tcp_conn *c);
 
 /** Sends what may be sent; decides about the acknowledgement; arms the timers. */
 void tcp_output(struct tcp_conn *c, uint64_t now_ns);
+/** Serves the connection again when there may be buffers, or room in the transmit queue. */
+void tcp_block(struct tcp_conn *c);
 /** A segment without data: ACK, or RST|ACK, or a probe with an old sequence number. */
 bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns);
 /** An ACK for something that is not as it should be (RFC 5961), rate limited. */
@@ -527,6 +532,8 @@ void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64
 /** The blocks to report, most recent first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(const struct tcp_conn *c, struct tcp_range *out, unsigned max);
 void tcp_ooo_free(struct tcp_conn *c);
+/** Behind the last byte out of order; there is one. */
+uint32_t tcp_ooo_end(const struct tcp_conn *c);
 
 /* listen.c */
 
