@@ -101,9 +101,10 @@ struct sim *sim_new(const struct sim_config *config)
 		abort();
 	s->config = *config;
 	s->now_ns = 1000 * RP_NS_PER_S + config->seed % 1000;
-	s->heap_size = 1 << 16;
-	s->heap = malloc(s->heap_size * sizeof(*s->heap));
+	s->rand.state = config->seed + 99;
 	for (unsigned i = 0; i < 2; i++) {
+		s->heap[i].size = 1 << 16;
+		s->heap[i].events = malloc(s->heap[i].size * sizeof(struct sim_event));
 		sim_host_init(s, i);
 		rp_impair_init(&s->impair[i], &config->impair, config->seed * 2 + i);
 	}
@@ -121,36 +122,37 @@ static bool event_before(const struct sim_event *a, const struct sim_event *b)
 	return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->seq < b->seq);
 }
 
-static void heap_push(struct sim *s, struct sim_event e)
+static void heap_push(struct sim *s, unsigned to, struct sim_event e)
 {
-	uint32_t i = s->heap_count++;
+	struct sim_heap *h = &s->heap[to];
+	uint32_t i = h->count++;
 
-	SIM_CHECK(s, s->heap_count < s->heap_size);
-	while (i > 0 && event_before(&e, &s->heap[(i - 1) / 2])) {
-		s->heap[i] = s->heap[(i - 1) / 2];
+	SIM_CHECK(s, h->count < h->size);
+	while (i > 0 && event_before(&e, &h->events[(i - 1) / 2])) {
+		h->events[i] = h->events[(i - 1) / 2];
 		i = (i - 1) / 2;
 	}
-	s->heap[i] = e;
+	h->events[i] = e;
 }
 
-static struct sim_event heap_pop(struct sim *s)
+static struct sim_event heap_pop(struct sim_heap *h)
 {
-	struct sim_event top = s->heap[0], last = s->heap[--s->heap_count];
+	struct sim_event top = h->events[0], last = h->events[--h->count];
 	uint32_t i = 0;
 
 	for (;;) {
 		uint32_t child = 2 * i + 1;
 
-		if (child >= s->heap_count)
+		if (child >= h->count)
 			break;
-		if (child + 1 < s->heap_count && event_before(&s->heap[child + 1], &s->heap[child]))
+		if (child + 1 < h->count && event_before(&h->events[child + 1], &h->events[child]))
 			child++;
-		if (event_before(&last, &s->heap[child]))
+		if (event_before(&last, &h->events[child]))
 			break;
-		s->heap[i] = s->heap[child];
+		h->events[i] = h->events[child];
 		i = child;
 	}
-	s->heap[i] = last;
+	h->events[i] = last;
 	return top;
 }
 
@@ -195,8 +197,7 @@ static void frame_parse(const struct sim *s, struct sim_frame_info *f)
 
 static void frame_send(struct sim *s, unsigned from, struct rte_mbuf *m, uint64_t at_ns)
 {
-	heap_push(s,
-		(struct sim_event){.at_ns = at_ns, .seq = s->event_seq++, .m = m, .to = 1 - from});
+	heap_push(s, 1 - from, (struct sim_event){.at_ns = at_ns, .seq = s->event_seq++, .m = m});
 	s->in_queue[from]++;
 }
 
@@ -250,12 +251,12 @@ out:
 void sim_turn(struct sim *s, unsigned i)
 {
 	struct sim_host *h = &s->host[i];
+	struct sim_heap *q = &s->heap[i];
 	struct rte_mbuf *burst[SIM_BURST];
 	unsigned n = 0;
 
-	while (s->heap_count > 0 && s->heap[0].at_ns <= s->now_ns && s->heap[0].to == i &&
-		n < SIM_BURST) {
-		burst[n++] = heap_pop(s).m;
+	while (q->count > 0 && q->events[0].at_ns <= s->now_ns && n < SIM_BURST) {
+		burst[n++] = heap_pop(q).m;
 		s->in_queue[1 - i]--;
 	}
 	if (n > 0)
@@ -278,21 +279,33 @@ static void sim_check(struct sim *s)
 	}
 }
 
+/* When a host has something to do, and can. */
+static uint64_t sim_host_next(const struct sim *s, unsigned i)
+{
+	uint64_t next = rp_tcp_next_deadline(s->host[i].stack);
+
+	if (s->heap[i].count > 0)
+		next = RP_MIN(next, s->heap[i].events[0].at_ns);
+	return RP_MAX(next, s->paused_ns[i]);
+}
+
 bool sim_step(struct sim *s, uint64_t until_ns)
 {
-	uint64_t next = RP_MIN(
-		rp_tcp_next_deadline(s->host[0].stack), rp_tcp_next_deadline(s->host[1].stack));
+	uint64_t next = RP_MIN(sim_host_next(s, 0), sim_host_next(s, 1));
 
-	if (s->heap_count > 0)
-		next = RP_MIN(next, s->heap[0].at_ns);
 	if (next > until_ns) {
 		s->now_ns = until_ns;
 		return false;
 	}
 	s->now_ns = RP_MAX(s->now_ns, next);
 	s->steps++;
-	sim_turn(s, 0);
-	sim_turn(s, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		if (s->paused_ns[i] > s->now_ns)
+			continue;
+		sim_turn(s, i);
+		if (s->config.pause_every && rp_rand_below(&s->rand, s->config.pause_every) == 0)
+			s->paused_ns[i] = s->now_ns + rp_rand_below(&s->rand, s->config.pause_ns);
+	}
 	sim_check(s);
 	return true;
 }
@@ -319,10 +332,16 @@ void sim_inject(struct sim *s, unsigned to, const void *frame, uint32_t length)
 	rp_tcp_rx(s->host[to].stack, &m, 1, s->now_ns);
 }
 
+static void sim_empty(struct sim *s)
+{
+	for (unsigned i = 0; i < 2; i++)
+		while (s->heap[i].count > 0)
+			rte_pktmbuf_free(heap_pop(&s->heap[i]).m);
+}
+
 void sim_free(struct sim *s)
 {
-	while (s->heap_count > 0)
-		rte_pktmbuf_free(heap_pop(s).m);
+	sim_empty(s);
 	for (unsigned i = 0; i < 2; i++) {
 		struct rp_tcp_usage u;
 
@@ -334,8 +353,7 @@ void sim_free(struct sim *s)
 		SIM_CHECK(s, u.ranges == 0);
 		SIM_CHECK(s, u.timers == 0);
 	}
-	while (s->heap_count > 0)
-		rte_pktmbuf_free(heap_pop(s).m);
+	sim_empty(s);
 	for (unsigned i = 0; i < 2; i++)
 		rp_tcp_destroy(s->host[i].stack);
 	for (unsigned i = 0; i < 2; i++) {
@@ -348,7 +366,8 @@ void sim_free(struct sim *s)
 		rte_mempool_free(h->payload_pool);
 		rte_mempool_free(h->rx_pool);
 	}
-	free(s->heap);
+	free(s->heap[0].events);
+	free(s->heap[1].events);
 	free(s);
 }
 

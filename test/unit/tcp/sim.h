@@ -46,6 +46,9 @@ struct sim_config {
 	/* Sees each frame as it is sent; false drops it. */
 	bool (*tap)(void *ctx, const struct sim_frame_info *f);
 	void *tap_ctx;
+	/* One turn in `pause_every` (0: none) is followed by a pause of up to `pause_ns`. */
+	uint32_t pause_every;
+	uint64_t pause_ns;
 	unsigned check_every; /* steps between recounts; 0: every step */
 };
 
@@ -64,9 +67,13 @@ struct sim {
 	struct rp_impair impair[2]; /* by sender */
 	uint64_t link_free_ns[2];
 	uint64_t frames[2], dropped_queue[2];
-	struct sim_event *heap;
-	uint32_t heap_count, heap_size;
+	struct sim_heap {
+		struct sim_event *events;
+		uint32_t count, size;
+	} heap[2]; /* by receiver */
 	uint64_t event_seq;
+	uint64_t paused_ns[2]; /* until then the host does nothing */
+	struct rp_rand rand;
 	uint32_t in_queue[2];
 	bool cut;
 };
@@ -74,7 +81,6 @@ struct sim {
 struct sim_event {
 	uint64_t at_ns, seq;
 	struct rte_mbuf *m;
-	unsigned to;
 };
 
 int sim_eal(void);

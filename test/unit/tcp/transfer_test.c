@@ -144,6 +144,10 @@ static void many_seeds(void **state)
 		c.impair.reorder_ns = c.rtt_ns * (1 + rp_rand_below(&r, 8)) / 4;
 		c.impair.jitter_ns = rp_rand_u64(&r) % 2 ? rp_rand_below(&r, c.rtt_ns) : 0;
 		c.mtu = (uint16_t)(576 + rp_rand_below(&r, 9000 - 576));
+		if (rp_rand_u64(&r) % 2) {
+			c.pause_every = 1u << rp_rand_below(&r, 8);
+			c.pause_ns = 1000ull << rp_rand_below(&r, 15);
+		}
 		for (unsigned h = 0; h < 2; h++) {
 			c.tcp[h].receive_buffer_bytes = 4096u << rp_rand_below(&r, 9);
 			c.tcp[h].send_buffer_bytes = 4096u << rp_rand_below(&r, 9);
