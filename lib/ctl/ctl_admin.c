@@ -116,6 +116,20 @@ static void metrics_ports(struct rp_ctl *ctl, struct rp_metrics *m)
 	}
 }
 
+static uint64_t peers_online(struct rp_ctl *ctl)
+{
+	struct rp_repl *repl = rp_control_repl(ctl->control);
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
+		struct rp_repl_peer_info info;
+
+		if (rp_repl_peer_get(repl, i, &info) && !info.self)
+			n += info.state == RP_REPL_ONLINE;
+	}
+	return n;
+}
+
 static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 {
 	const struct rp_control_counters *c = rp_control_counters(ctl->control);
@@ -135,6 +149,8 @@ static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 #define X(field) rp_metrics_add(m, "grpc", #field, "of the gRPC server", "", g.field, true);
 	RP_GRPC_SERVER_STATS(X)
 #undef X
+	rp_metrics_add(m, "repl", "peers_online", "peers that are Online", "", peers_online(ctl),
+		true);
 	rp_metrics_add(m, "kv", "keys", "keys now", "", kv.keys, true);
 	rp_metrics_add(m, "kv", "bytes", "bytes held", "", kv.bytes, true);
 	rp_metrics_add(m, "kv", "watchers", "watchers of keys", "", kv.watchers, true);

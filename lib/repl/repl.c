@@ -394,6 +394,15 @@ void rp_repl_result(struct rp_repl *r, uint64_t token, bool failed, struct rp_sp
 	repl_settle(r);
 }
 
+/* A node that calls and stands in no slot is behind an address that never answered, until now. */
+static void repl_dial_unknown(struct rp_repl *r)
+{
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
+		if (p->used && p->node == 0 && !p->self && !p->connected && !p->dialling &&
+			!p->refused && r->started)
+			p->dial_at_ns = RP_MIN(p->dial_at_ns, r->now.ns);
+}
+
 int rp_repl_on_request(struct rp_repl *r, uint64_t from, enum rp_repl_kind kind,
 	struct rp_span bytes, struct rp_span *answer, struct rp_repl_now now)
 {
@@ -414,6 +423,8 @@ int rp_repl_on_request(struct rp_repl *r, uint64_t from, enum rp_repl_kind kind,
 	/* Who calls is alive: no need to wait for the next dial. */
 	if (!error && p && !p->connected && !p->dialling && r->started)
 		p->dial_at_ns = RP_MIN(p->dial_at_ns, now.ns);
+	if (!error && !p)
+		repl_dial_unknown(r);
 	repl_settle(r);
 	return error;
 }

@@ -220,10 +220,12 @@ class Cluster:
     def join(self, seconds=30):
         for n in self.nodes:
             wait_until(f"node {n.index} answers: {n.log_text()[-2000:]}", seconds, n.ready)
+        others = len(self.nodes) - 1
         for n in self.nodes:
             wait_until(f"the links of node {n.index}", seconds,
-                       lambda n=n: n.stats("ringpost_link_bundles_up")["link_bundles_up"]
-                       == len(self.nodes) - 1)
+                       lambda n=n: n.stats("ringpost_link_bundles_up")["link_bundles_up"] == others)
+            wait_until(f"node {n.index} sees all peers online", seconds,
+                       lambda n=n: n.stats("ringpost_repl_peers_online")["repl_peers_online"] == others)
 
     def __exit__(self, kind, value, trace):
         failed = kind is not None
