@@ -112,7 +112,15 @@ void hold_done(struct rp_queues *qs, struct hold *h, bool fenced)
 {
 	*done_slot(h->host, h->idx) =
 		(struct done){.idx = h->idx, .alloc_node = h->alloc_node, .fenced = fenced};
+	/* Acknowledged by what its client knew from before: it need not be shown again. */
+	if (!h->accepted && !fenced && h->host->open)
+		qs->ops.recall(qs->ctx, h->host->handle, h->idx);
 	hold_forget(qs, h);
+}
+
+void host_settled(struct host *h, uint64_t idx, uint64_t alloc_node)
+{
+	*done_slot(h, idx) = (struct done){.idx = idx, .alloc_node = alloc_node};
 }
 
 bool host_was_fenced(struct host *h, uint64_t idx)
@@ -282,6 +290,9 @@ static enum rp_qstatus host_check(
 			return RP_Q_DUPLICATE;
 		d->idx = 0;
 	}
+	/* What its client had before the watch ended is still the consumer's; nothing new is. */
+	if (!h->open)
+		return RP_Q_NO_CONSUMER;
 	return h->stalled && !o->begins ? RP_Q_STALL : RP_Q_OK;
 }
 
@@ -299,7 +310,7 @@ enum rp_qstatus host_take(
 	uint64_t last;
 	struct hold *hold;
 
-	if (!h || !h->open || h->life != o->life)
+	if (!h || h->life != o->life)
 		return RP_Q_NO_CONSUMER;
 	status = host_check(qs, h, o, now_ns);
 	if (status == RP_Q_DUPLICATE)

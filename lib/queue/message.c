@@ -24,7 +24,7 @@ static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const stru
 		.hash = asked->hash,
 		.epoch = q ? q->epoch : 0,
 		.dispatcher = q ? q->dispatcher : 0,
-		.alloc_node = s->other ? s->other : asked->alloc_node,
+		.alloc_node = s->alloc_node,
 		.token = asked->token,
 		.idx = asked->idx,
 		.status = s->status,
@@ -75,7 +75,7 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 	if (q && (is_elsewhere(qs, q, from, m) || (m->token && is_at_rival(qs, q, from, m)))) {
 		COUNT(qs, q, moved);
 		s.status = RP_Q_MOVED;
-		s.other = q->own ? q->rival : q->dispatcher;
+		s.alloc_node = q->own ? q->rival : q->dispatcher;
 	} else if (q && m->type == RP_QMSG_QACK) {
 		s = settle_ack(qs, q, m, from, now_ns);
 	} else if (q && m->type == RP_QMSG_GET) {
@@ -158,6 +158,8 @@ static void on_withdraw(struct rp_queues *qs, struct queue *q, uint64_t from,
 	}
 	c = consumer_find(qs, q, m->uuid);
 	hold = c && c->host ? hold_find(qs, c->host, m->idx) : NULL;
+	if (c && c->host && !hold && m->status == RP_Q_NOT_FOUND)
+		host_settled(c->host, m->idx, m->alloc_node);
 	if (!hold || hold->alloc_node != m->alloc_node || hold->from != from)
 		return;
 	if (m->status == RP_Q_OK)

@@ -377,7 +377,7 @@ struct settled {
 	enum rp_qstatus status;
 	uint32_t deleted, attempt;
 	uint64_t mod_revision;
-	uint64_t other; /**< MOVED: who may have it */
+	uint64_t alloc_node; /**< of the message; MOVED: the node that may have it */
 	uint16_t tail_length;
 	struct rte_mbuf *payload;
 };
@@ -452,6 +452,8 @@ struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_
 void hold_done(struct rp_queues *qs, struct hold *h, bool fenced);
 void hold_forget(struct rp_queues *qs, struct hold *h);
 void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
+/** A message that its client has acknowledged may still be on its way here: it is not shown. */
+void host_settled(struct host *h, uint64_t idx, uint64_t alloc_node);
 bool host_was_fenced(struct host *h, uint64_t idx);
 /** To the dispatcher that delivered it: the client has it, or it came back. */
 void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns);

@@ -67,15 +67,24 @@ static struct hold *request_hold(const struct rp_queues *qs, const struct reques
 
 /* The local consumer's part: the delivery is over when the dispatcher says so. */
 static void request_settle_hold(
-	struct rp_queues *qs, const struct request *r, enum rp_qstatus status)
+	struct rp_queues *qs, const struct request *r, const struct settled *s)
 {
 	struct hold *h = request_hold(qs, r);
 
-	if (!h || r->kind == REQUEST_GET || (r->alloc_node && h->alloc_node != r->alloc_node))
+	if (r->kind == REQUEST_GET)
 		return;
-	if (status == RP_Q_OK || status == RP_Q_NOT_FOUND)
+	if (!h) {
+		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
+
+		if (c && c->host && s->deleted && !(r->flags & RP_QMSG_NO_HOLDER))
+			host_settled(c->host, r->idx, s->alloc_node);
+		return;
+	}
+	if (r->alloc_node && h->alloc_node != r->alloc_node)
+		return;
+	if (s->status == RP_Q_OK || s->status == RP_Q_NOT_FOUND)
 		hold_done(qs, h, false);
-	else if (status == RP_Q_NOT_HOLDER)
+	else if (s->status == RP_Q_NOT_HOLDER)
 		hold_forget(qs, h);
 }
 
@@ -95,7 +104,7 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 		s = settle_reject(qs, r->q, &m, qs->config.node, now_ns);
 		break;
 	}
-	request_settle_hold(qs, r, s.status);
+	request_settle_hold(qs, r, &s);
 	return s;
 }
 
@@ -193,6 +202,7 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	struct settled s = {
 		.status = m->status,
 		.deleted = m->count,
+		.alloc_node = m->alloc_node,
 		.attempt = m->attempt,
 		.mod_revision = m->mod_revision,
 		.tail_length = m->tail_length,
@@ -218,7 +228,7 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		if (!r->retried && is_self(qs, node))
 			s = request_here(qs, r, now_ns);
 	} else {
-		request_settle_hold(qs, r, s.status);
+		request_settle_hold(qs, r, &s);
 	}
 	token = r->token;
 	idx = r->idx;

@@ -132,6 +132,7 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 		return s;
 	}
 	s.deleted = 1;
+	s.alloc_node = msg->alloc_node;
 	s.attempt = msg->attempt;
 	s.mod_revision = msg->mod_revision;
 	s.tail_length = msg->tail_length;
@@ -313,6 +314,9 @@ void settle_refused(
 {
 	struct consumer *c = m->consumer;
 
+	/* Its client has it, by what was heard meanwhile. */
+	if (m->accepted)
+		status = RP_Q_DUPLICATE;
 	switch (status) {
 	case RP_Q_OK:
 	case RP_Q_DUPLICATE:
