@@ -423,3 +423,42 @@ const struct rp_kv_txn *etcd_txn_split(struct etcd_arena *a, const struct rp_kv_
 	out->failure = ops_split(a, t->failure, t->failure_count);
 	return out;
 }
+
+#define STORED "/q/"
+#define SPELLED "/queue/"
+
+static bool starts_with(struct rp_span s, const char *text)
+{
+	return s.length >= strlen(text) && memcmp(s.data, text, strlen(text)) == 0;
+}
+
+/* `s` with its first `cut` bytes replaced. */
+static struct rp_span respell(struct etcd_arena *a, struct rp_span s, size_t cut, const char *head)
+{
+	size_t n = strlen(head);
+	uint8_t *out = etcd_arena_get(a, n + s.length - cut);
+
+	memcpy(out, head, n);
+	memcpy(out + n, s.data + cut, s.length - cut);
+	return (struct rp_span){.data = out, .length = n + s.length - cut};
+}
+
+bool etcd_alias_range(struct etcd_arena *a, struct rp_span *key, struct rp_span *end)
+{
+	if (!starts_with(*key, SPELLED) || rp_route_range_classify(key->data, key->length,
+						   end->data, end->length) != RP_RANGE_INSIDE)
+		return false;
+	*key = respell(a, *key, strlen(SPELLED), STORED);
+	/* Inside, the end is below /queue/ too, or is the end of all that is. */
+	if (starts_with(*end, SPELLED))
+		*end = respell(a, *end, strlen(SPELLED), STORED);
+	else
+		*end = (struct rp_span){.data = (const uint8_t *)"/q0", .length = 3};
+	return true;
+}
+
+void etcd_alias_key(struct etcd_arena *a, ProtobufCBinaryData *key)
+{
+	if (starts_with(etcd_span(*key), STORED))
+		*key = etcd_bytes(respell(a, etcd_span(*key), strlen(STORED), SPELLED));
+}

@@ -129,7 +129,10 @@ struct rp_etcd_backend {
 	void (*propose)(
 		void *ctx, const struct rp_kv_txn *txn, rp_etcd_done_fn done, void *done_ctx);
 
-	/** May the caller do that to [key, end)? NULL = yes. Called for each part of a txn. */
+	/**
+	 * May the caller do that to [key, end)? NULL = yes. Called for each part of a txn, with
+	 * keys as the client spelled them: /queue/... and /q/... are one (route/key.h).
+	 */
 	int (*check)(void *ctx, enum rp_etcd_access access, struct rp_span key, struct rp_span end,
 		const struct rp_etcd_caller *caller, const char **message);
 
@@ -208,7 +211,10 @@ struct rp_etcd_stats {
 
 /** NULL and errno. */
 struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config);
-/** Ends what is left; the server must have been destroyed or must not serve. NULL is fine. */
+/**
+ * Frees what is left. The server has been destroyed before, and the backend answers nothing any
+ * more: what it still held of requests is gone. NULL is fine.
+ */
 void rp_etcd_destroy(struct rp_etcd *e);
 void rp_etcd_set_term(struct rp_etcd *e, uint64_t raft_term);
 /** Member and cluster id may change only before the first call. */

@@ -237,6 +237,12 @@ void etcd_propose(struct etcd_call *c, const struct rp_kv_txn *txn);
  * up to three deletes around them; the same txn when there is none.
  */
 const struct rp_kv_txn *etcd_txn_split(struct etcd_arena *a, const struct rp_kv_txn *t);
+/**
+ * A range inside /queue/ means the same range inside /q/, where records are stored: makes it that,
+ * in the arena. True when it did; etcd_alias_key() then spells a stored key as the client does.
+ */
+bool etcd_alias_range(struct etcd_arena *a, struct rp_span *key, struct rp_span *end);
+void etcd_alias_key(struct etcd_arena *a, ProtobufCBinaryData *key);
 /** The canonical spelling of a registry key, in the arena. */
 struct rp_span etcd_canonical(struct etcd_arena *a, const struct rp_route_key *k);
 
@@ -307,6 +313,7 @@ struct etcd_watch {
 	enum etcd_watch_kind kind;
 	struct rp_kv_watcher *watcher; /**< KEYS */
 	bool progress_notify, fragment;
+	bool alias;	       /**< its range was inside /queue/ */
 	bool sent;	       /**< something since the last progress tick */
 	int64_t last_revision; /**< CONSUMER: of the last header it was sent */
 	uint8_t uuid[RP_UUID_BYTES];

@@ -65,19 +65,23 @@ static bool access_refused(struct rp_etcd *e, struct rp_grpc_call *call, enum rp
 
 /* ---- Range ---- */
 
-static void range_answer(struct rp_etcd *e, struct rp_grpc_call *call, const struct rp_kv_range *r,
-	struct rp_span spelled)
+static void range_answer(
+	struct rp_etcd *e, struct rp_grpc_call *call, struct rp_kv_range *r, struct rp_span spelled)
 {
 	struct etcd_arena a = {0};
+	bool alias = etcd_alias_range(&a, &r->key, &r->end);
 	struct rp_kv_range_result result;
 	Etcdserverpb__RangeResponse *m;
 	enum rp_kv_error error = rp_kv_range(e->kv, r, &result);
 
 	if (error) {
 		etcd_refuse_kv(call, error);
+		etcd_arena_free(&a);
 		return;
 	}
 	m = etcd_range_response(&a, &result, spelled);
+	for (size_t i = 0; alias && i < m->n_kvs; i++)
+		etcd_alias_key(&a, &m->kvs[i]->key);
 	m->header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
 	etcd_reply(call, &m->base);
 	etcd_arena_free(&a);

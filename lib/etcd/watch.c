@@ -319,6 +319,15 @@ static int send_fragments(struct etcd_watch *w, Etcdserverpb__WatchResponse *m, 
 	return 0;
 }
 
+static void events_alias(struct rp_etcd *e, struct etcd_arena *a, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		etcd_alias_key(a, &e->events[i].kv->key);
+		if (e->events[i].prev_kv)
+			e->events[i].prev_kv->key = e->events[i].kv->key;
+	}
+}
+
 static bool on_events(void *ctx, struct rp_kv_watcher *watcher, int64_t revision,
 	const struct rp_kv_event *events, uint32_t count)
 {
@@ -328,9 +337,12 @@ static bool on_events(void *ctx, struct rp_kv_watcher *watcher, int64_t revision
 	size_t limit = (size_t)e->config.request_bytes_max + ETCD_REQUEST_OVERHEAD;
 	Etcdserverpb__ResponseHeader h = etcd_header(e, revision);
 	Etcdserverpb__WatchResponse m = ETCDSERVERPB__WATCH_RESPONSE__INIT;
+	struct etcd_arena a = {0};
 	int status;
 
 	events_fill(e, events, count, etcd_watch_spelled(w));
+	if (w->alias)
+		events_alias(e, &a, count);
 	m.header = &h;
 	m.watch_id = etcd_watch_id(w);
 	m.events = e->event_pointers;
@@ -339,6 +351,7 @@ static bool on_events(void *ctx, struct rp_kv_watcher *watcher, int64_t revision
 		status = send_fragments(w, &m, limit);
 	else
 		status = etcd_stream_offer(s, &m, 0);
+	etcd_arena_free(&a);
 	if (status != 0) {
 		rp_list_push_back(&s->blocked, &w->link);
 		return false;
@@ -414,6 +427,7 @@ static void create_keys(struct etcd_stream *s, const Etcdserverpb__WatchCreateRe
 	o.ctx = w;
 	w->progress_notify = r->progress_notify;
 	w->fragment = r->fragment;
+	w->alias = etcd_alias_range(&a, &o.key, &o.end);
 	w->watcher = rp_kv_watch(kv, &o);
 	etcd_arena_free(&a);
 	/* create_refusal() has seen that the range is not empty. */
@@ -539,6 +553,18 @@ static void on_progress_request(struct etcd_stream *s)
 
 /* ---- the stream ---- */
 
+/* A client that asks for a leader (clientv3's WithRequireLeader) is told when there is none. */
+static bool leader_missing(struct rp_etcd *e, struct rp_grpc_call *call)
+{
+	const char *asked = rp_grpc_call_metadata(call, "hasleader", NULL);
+	struct rp_etcd_status status = {0};
+
+	if (!asked || strcmp(asked, "true") != 0)
+		return false;
+	e->backend->status(e->backend->ctx, &status);
+	return status.leader == 0;
+}
+
 static void on_start(struct rp_grpc_call *call, void *ctx)
 {
 	struct rp_etcd *e = ctx;
@@ -546,6 +572,10 @@ static void on_start(struct rp_grpc_call *call, void *ctx)
 
 	if (e->stopped) {
 		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, TEXT_STOPPED);
+		return;
+	}
+	if (leader_missing(e, call)) {
+		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, "etcdserver: no leader");
 		return;
 	}
 	s = calloc(1, sizeof(*s));

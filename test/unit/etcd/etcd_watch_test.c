@@ -440,6 +440,55 @@ static void test_record_watch(void **state)
 	fake_call_free(c);
 }
 
+static void test_alias(void **state)
+{
+	struct rig *r = *state;
+	struct rp_grpc_call *c = stream(r);
+	Etcdserverpb__RangeResponse *get;
+	Etcdserverpb__WatchCreateRequest o = ETCDSERVERPB__WATCH_CREATE_REQUEST__INIT;
+	Etcdserverpb__WatchResponse *m;
+
+	rig_put(r, "/q/jobs", "7");
+	rig_put(r, "/q/other", "7");
+	get = rig_get(r, "/queue/", "/queue0");
+	assert_int_equal(get->count, 2);
+	assert_true(b_is(get->kvs[0]->key, "/queue/jobs"));
+	get = rig_get(r, "/queue/k", "/queue/z");
+	assert_int_equal(get->count, 1);
+	assert_true(b_is(get->kvs[0]->key, "/queue/other"));
+	assert_int_equal(rig_get(r, "/queue/", "/r")->count, 0); /* not inside: as stored */
+	o.key = B("/queue/");
+	o.range_end = B("/queue0");
+	o.prev_kv = 1;
+	create(c, &o);
+	expect_created(r, c, 0);
+	rig_put(r, "/q/jobs", "8");
+	m = next(r, c);
+	assert_true(b_is(m->events[0]->kv->key, "/queue/jobs"));
+	assert_true(b_is(m->events[0]->prev_kv->key, "/queue/jobs"));
+	fake_call_free(c);
+}
+
+static void test_leader(void **state)
+{
+	struct rig *r = *state;
+	struct rp_grpc_call *c;
+
+	fake_has_leader = true;
+	c = stream(r);
+	assert_false(c->over);
+	fake_call_free(c);
+	r->node.leader = 0;
+	c = stream(r);
+	assert_int_equal(c->code, RP_GRPC_UNAVAILABLE);
+	assert_string_equal(c->message, "etcdserver: no leader");
+	fake_call_free(c);
+	fake_has_leader = false;
+	c = stream(r);
+	assert_false(c->over);
+	fake_call_free(c);
+}
+
 static void test_stream_ends(void **state)
 {
 	struct rig *r = *state;
@@ -483,6 +532,8 @@ int main(void)
 		T(test_throttle),
 		T(test_fragments),
 		T(test_record_watch),
+		T(test_alias),
+		T(test_leader),
 		T(test_stream_ends),
 	};
 

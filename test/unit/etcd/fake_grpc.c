@@ -8,6 +8,8 @@
 
 #include "fake_grpc.h"
 
+bool fake_has_leader;
+
 struct rp_grpc_server *fake_server_new(void)
 {
 	return calloc(1, sizeof(struct rp_grpc_server));
@@ -203,6 +205,8 @@ struct rp_grpc_conn *rp_grpc_call_conn(const struct rp_grpc_call *c)
 
 const char *rp_grpc_call_metadata(const struct rp_grpc_call *c, const char *name, size_t *length)
 {
+	if (fake_has_leader && strcmp(name, "hasleader") == 0)
+		return "true";
 	return c->x_peer && strcmp(name, "x-peer") == 0 ? "1" : NULL;
 }
 

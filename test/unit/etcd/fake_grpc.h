@@ -59,6 +59,9 @@ struct rp_http_request {
 	char body[512];
 };
 
+/** New calls say `hasleader: true`. */
+extern bool fake_has_leader;
+
 struct rp_grpc_server *fake_server_new(void);
 void fake_server_free(struct rp_grpc_server *s);
 /** `conn` NULL: one of its own, on this host. Streams are started. */
