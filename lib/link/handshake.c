@@ -314,6 +314,7 @@ static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
+	struct rp_chain_batch rx = {c->rx, c->rx ? rte_pktmbuf_lastseg(c->rx) : NULL};
 
 	if (c->state == LINK_CLOSING) {
 		uint32_t n = chain->pkt_len;
@@ -323,7 +324,9 @@ static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uin
 		return;
 	}
 	c->links->counters.bytes_received += chain->pkt_len;
-	rp_mbuf_append(&c->rx, chain);
+	/* Joined, so that a peer's tiny segments do not hold an mbuf a byte. */
+	rp_chain_join(&rx, chain);
+	c->rx = rx.first;
 	enter(c);
 	while (handshake_step(c, now_ns))
 		;

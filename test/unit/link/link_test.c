@@ -259,6 +259,28 @@ static void restarted_peer_supersedes(void **state)
 	world_end();
 }
 
+static void tiny_segments_do_not_eat_the_pool(void **state)
+{
+	static uint8_t bytes[RP_FRAME_HEADER_BYTES + RP_FRAME_LENGTH_MAX];
+	const struct rp_frame_header h = {.type = RP_FRAME_QACK, .length = RP_FRAME_LENGTH_MAX};
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	rp_frame_header_write(&h, bytes);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle,
+				 rp_mbuf_from(pool, bytes, sizeof(bytes))),
+		0);
+	rp_links_flush(nodes[0].links, now);
+	net.piece = 1;
+	for (int i = 0; i < 20000; i++) {
+		fake_step(&net, now);
+		assert_true(rte_mempool_avail_count(pool) > pool_start - 20);
+	}
+	assert_int_equal(nodes[1].frames, 1);
+	world_end();
+}
+
 static void stop_sends_what_waits(void **state)
 {
 	const struct rp_links_config a = node_config(0), b = node_config(1);
@@ -305,6 +327,7 @@ int main(void)
 		cmocka_unit_test(violation_closes_and_old_frames_are_refused),
 		cmocka_unit_test(bad_frames_close_the_bundle),
 		cmocka_unit_test(restarted_peer_supersedes),
+		cmocka_unit_test(tiny_segments_do_not_eat_the_pool),
 		cmocka_unit_test(stop_sends_what_waits),
 		cmocka_unit_test(removed_peer_is_gone),
 	};
