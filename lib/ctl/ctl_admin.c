@@ -149,8 +149,8 @@ static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 #define X(field) rp_metrics_add(m, "grpc", #field, "of the gRPC server", "", g.field, true);
 	RP_GRPC_SERVER_STATS(X)
 #undef X
-	rp_metrics_add(m, "repl", "peers_online", "peers that are Online", "", peers_online(ctl),
-		true);
+	rp_metrics_add(
+		m, "repl", "peers_online", "peers that are Online", "", peers_online(ctl), true);
 	rp_metrics_add(m, "kv", "keys", "keys now", "", kv.keys, true);
 	rp_metrics_add(m, "kv", "bytes", "bytes held", "", kv.bytes, true);
 	rp_metrics_add(m, "kv", "watchers", "watchers of keys", "", kv.watchers, true);
