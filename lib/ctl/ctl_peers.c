@@ -462,6 +462,26 @@ static void prove_proof(struct rp_ctl *ctl, uint64_t token, uint64_t connection,
 		proof_free(ctl, f);
 }
 
+/* Without a secret a caller is a peer when it comes from the address of a configured one. */
+static bool is_peer_address(struct rp_ctl *ctl, const char *address)
+{
+	struct rp_conf_endpoint caller, peer;
+
+	if (rp_conf_endpoint_parse(address, 1, &caller) != 0)
+		return false;
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
+		struct rp_repl_peer_info info;
+
+		if (!rp_repl_peer_get(rp_control_repl(ctl->control), i, &info) ||
+			rp_conf_endpoint_parse(info.address, 1, &peer) != 0)
+			continue;
+		peer.port = caller.port; /* it calls from a port of its kernel's choice */
+		if (rp_conf_endpoint_equal(&peer, &caller))
+			return true;
+	}
+	return false;
+}
+
 static void on_prove(
 	void *ctx, uint64_t token, uint64_t connection, const struct rp_etcd_peer_prove *prove)
 {
@@ -481,8 +501,12 @@ static void on_prove(
 			ctl->etcd, token, RP_GRPC_INVALID_ARGUMENT, "ringpost: not a proof");
 		return;
 	}
-	if (!ctl->config.secret)
+	if (!ctl->config.secret && is_peer_address(ctl, prove->address))
 		rp_etcd_peer_proved(ctl->etcd, token, prove->node, &reply);
+	else if (!ctl->config.secret)
+		rp_etcd_peer_fail(ctl->etcd, token, RP_GRPC_PERMISSION_DENIED,
+			"ringpost: without links.secret_file only configured peer addresses are "
+			"trusted, and this is none");
 	else if (!f)
 		prove_hello(ctl, token, connection, prove);
 	else

@@ -55,6 +55,7 @@ static void on_prove(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	if (!c)
 		return;
 	c->conn = conn_of(e, call);
+	prove.address = rp_grpc_conn_peer(rp_grpc_call_conn(call));
 	p->prove(p->ctx, c->node.key, c->conn->id, &prove);
 }
 

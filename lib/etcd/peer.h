@@ -32,6 +32,8 @@ struct rp_etcd_peer_prove {
 	uint64_t node;
 	struct rp_span cluster; /**< uuid, 16 bytes */
 	struct rp_span frame;
+	const char
+		*address; /**< of the caller, "10.0.0.1:4711" or "unix"; server side only, borrow */
 };
 
 struct rp_etcd_peer_prove_reply {

@@ -120,8 +120,11 @@ class Node:
             if c.impair:
                 lines += [f"    impair: \"{c.impair}\""]
         for key, value in self.extra.items():
-            if key != "links":
-                lines.append(f"{key}: {value}")
+            if key == "links":
+                continue
+            # A test's own value takes the place of the usual one.
+            lines = [line for line in lines if not line.startswith(f"{key}:")]
+            lines.append(f"{key}: {value}")
         with open(os.path.join(self.dir, "config.yml"), "w", encoding="utf-8") as f:
             f.write("\n".join(lines) + "\n")
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <engine/node_record.h>
+
+static void a_record_comes_back_as_it_was(void **state)
+{
+	struct rp_node_record r = {.node = 7,
+				      .boot = 99,
+				      .tcp = {.family = 4, .port = 7400, .addr = {10, 0, 0, 1}},
+				      .ktcp = {.family = 6, .port = 7401, .addr = {0xfd, [15] = 1}},
+				      .per_peer = 1,
+				      .shards = 4,
+				      .name = "a;b",
+				      .client_url = "http://10.0.0.1:2379"},
+			      back = {.node = 7};
+	char text[RP_NODE_RECORD_BYTES_MAX];
+	int n = rp_node_record_format(&r, text, sizeof(text));
+
+	assert_true(n > 0);
+	assert_int_equal(rp_node_record_parse(&back, text, (size_t)n), 0);
+	assert_int_equal(back.boot, 99);
+	assert_int_equal(back.shards, 4);
+	assert_memory_equal(&back.tcp, &r.tcp, sizeof(r.tcp));
+	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));
+	assert_string_equal(back.name, "a_b");
+	assert_string_equal(back.client_url, r.client_url);
+	assert_int_equal(rp_node_record_format(&r, text, 20), -ENOSPC);
+}
+
+static void what_does_not_parse_is_absent(void **state)
+{
+	static const char text[] = "1;boot=5;tcp=10.0.0.1;ktcp=nonsense:1;k=x;new=field;;shards=2";
+	struct rp_node_record r = {.node = 3};
+
+	assert_int_equal(rp_node_record_parse(&r, text, sizeof(text) - 1), 0);
+	assert_int_equal(r.tcp.family, 0);
+	assert_int_equal(r.ktcp.family, 0);
+	assert_int_equal(r.per_peer, 0);
+	assert_int_equal(r.shards, 2);
+	assert_int_equal(r.node, 3);
+	assert_int_equal(rp_node_record_parse(&r, "2;boot=5", 8), -EINVAL);
+	assert_int_equal(rp_node_record_parse(&r, "1;tcp=1.2.3.4:5", 15), -EINVAL);
+	assert_int_equal(rp_node_record_parse(&r, "", 0), -EINVAL);
+}
+
+static void endpoints(void **state)
+{
+	static const char *const bad[] = {"", ":", "1.2.3.4", "1.2.3.4:", "1.2.3.4:0",
+		"1.2.3.4:70000", "1.2.3.4:5x", "[::1:5", "[::1]5", "name:5", "1.2.3:5", "[]:5"};
+	struct rp_endpoint e;
+	char text[64];
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(bad); i++)
+		assert_int_equal(rp_endpoint_parse(&e, bad[i]), -EINVAL);
+	assert_int_equal(rp_endpoint_parse(&e, "[fd00::2]:65535"), 0);
+	rp_endpoint_format(&e, text, sizeof(text));
+	assert_string_equal(text, "[fd00::2]:65535");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_record_comes_back_as_it_was),
+		cmocka_unit_test(what_does_not_parse_is_absent),
+		cmocka_unit_test(endpoints),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
