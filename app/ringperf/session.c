@@ -350,7 +350,7 @@ static bool send_data(struct perf_session *s, uint64_t now_ns)
 {
 	uint32_t room = s->channel->room(s->channel, s->message_bytes), n = 0;
 
-	room = RP_MIN(room, (uint32_t)PERF_TURN_MESSAGES);
+	room = RP_MIN(room, RP_MAX(PERF_TURN_BYTES / s->message_bytes, 1u));
 	for (; n < room; n++) {
 		struct rte_mbuf *m =
 			make_message(s, PERF_MESSAGE_DATA, s->message_bytes, s->messages);

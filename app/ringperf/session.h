@@ -24,8 +24,11 @@
 #include "sum.h"
 #include "wire.h"
 
-/** Messages that a client makes a turn, at most. */
-#define PERF_TURN_MESSAGES 256
+/**
+ * What a client makes a turn, at most: about a burst of full frames. More at once would only leave
+ * the cache before it is sent.
+ */
+#define PERF_TURN_BYTES 65536u
 #define PERF_CACHE_MBUFS 64
 
 struct perf_channel {

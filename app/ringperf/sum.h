@@ -27,15 +27,15 @@ static inline uint64_t perf_sum_value(const struct perf_sum *s)
 static inline uint64_t perf_sum_words(const uint8_t *p, size_t words)
 {
 	typedef uint64_t lanes __attribute__((vector_size(16)));
-	lanes a = {0}, b = {0}, c = {0}, d = {0}, v[4];
+	typedef uint64_t there __attribute__((vector_size(16), aligned(1), may_alias));
+	lanes a = {0}, b = {0}, c = {0}, d = {0};
 	uint64_t total = 0, w;
 
 	for (; words >= 8; words -= 8, p += 64) {
-		memcpy(v, p, sizeof(v));
-		a += v[0];
-		b += v[1];
-		c += v[2];
-		d += v[3];
+		a += *(const there *)p;
+		b += *(const there *)(p + 16);
+		c += *(const there *)(p + 32);
+		d += *(const there *)(p + 48);
 	}
 	a += b + c + d;
 	for (; words > 0; words--, p += 8) {

@@ -19,7 +19,7 @@ void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint32_t 
 	memcpy(ip->src, &net->addr, 4);
 	memcpy(ip->dst, &dst, 4);
 	if (!net->iface.tx_csum_ip)
-		ip->checksum = (uint16_t)~rp_csum_bytes(ip, sizeof(*ip));
+		ip->checksum = (uint16_t)~rp_csum_fold(rp_csum_header(ip, sizeof(*ip)));
 }
 
 /* RFC 1122 3.2.1.3: addresses that nobody can send from. */
@@ -42,7 +42,7 @@ static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void
 		return true;
 	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN)
 		return false;
-	return rp_csum_bytes(ip, ihl) != 0xffff;
+	return rp_csum_fold(rp_csum_header(ip, ihl)) != 0xffff;
 }
 
 static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip,

@@ -318,7 +318,7 @@ void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mb
 	} else {
 		*checksum = 0;
 		*checksum = (uint16_t)~rp_csum_fold(
-			pseudo + rp_csum_bytes(tcp, tcp_length) + payload_sum);
+			pseudo + rp_csum_header(tcp, tcp_length) + payload_sum);
 		net->counters->csum_sw_tx++;
 	}
 	if (net->iface.tx_csum_ip) {
