@@ -87,17 +87,30 @@ hugepages_undo() {
 	say "put $nr_hugepages back to $before"
 }
 
-# build_in DIR OPTION...: sets a build folder up once, then builds what is new. Quiet unless it fails.
+# One release tree for all tools, so that one does not rebuild what another built.
+release_options=(--buildtype=release -Dwerror=true)
+
+# build_in DIR OPTION... [-- TARGET...]: sets a build folder up once, then builds what is new, one caller
+# at a time. Quiet unless it fails.
 build_in() {
-	local dir=$1 log status=0
+	local dir=$1 log status=0 options=() lock
 	shift
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	[ $# -eq 0 ] || shift
+	mkdir -p "$root/$dir"
+	exec {lock}>"$root/$dir/.lock"
+	flock -w 3600 "$lock"
 	log=$(mktemp)
 	if [ -e "$root/$dir/build.ninja" ]; then
-		meson configure "$root/$dir" "$@" >"$log" 2>&1 || status=$?
+		meson configure "$root/$dir" "${options[@]}" >"$log" 2>&1 || status=$?
 	else
-		meson setup "$root/$dir" "$root" "$@" >"$log" 2>&1 || status=$?
+		meson setup "$root/$dir" "$root" "${options[@]}" >"$log" 2>&1 || status=$?
 	fi
-	[ $status -ne 0 ] || ninja -C "$root/$dir" >>"$log" 2>&1 || status=$?
+	[ $status -ne 0 ] || ninja -C "$root/$dir" "$@" >>"$log" 2>&1 || status=$?
+	exec {lock}>&-
 	if [ $status -ne 0 ]; then
 		grep -E 'error|warning|ERROR|FAILED' "$log" | head -n 40 >&2
 		printf 'the build in %s failed; its whole output is in %s\n' "$dir" "$log" >&2
