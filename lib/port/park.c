@@ -40,7 +40,7 @@ static _Thread_local struct rp_park_slot *own_slot;
 static _Thread_local unsigned gate_depth; /* how often this thread holds the gate */
 static _Thread_local unsigned park_depth; /* how often it holds the lcores */
 
-static _Atomic uint64_t count_parks, count_callbacks, count_cancelled, count_wrapped;
+static _Atomic uint64_t count_parks, count_callbacks, count_cancelled, count_wrapped, count_stale;
 static _Atomic uint64_t wait_ns_max, hold_ns_max;
 
 static uint64_t now_ns(void)
@@ -220,6 +220,11 @@ void park_count_cancelled(void)
 	atomic_fetch_add_explicit(&count_cancelled, 1, memory_order_relaxed);
 }
 
+void park_count_stale(void)
+{
+	atomic_fetch_add_explicit(&count_stale, 1, memory_order_relaxed);
+}
+
 void park_count_wrapped(int by)
 {
 	atomic_fetch_add_explicit(&count_wrapped, (uint64_t)(int64_t)by, memory_order_relaxed);
@@ -231,6 +236,7 @@ void rp_park_stats(struct rp_park_stats *stats)
 		.parks = atomic_load_explicit(&count_parks, memory_order_relaxed),
 		.callbacks = atomic_load_explicit(&count_callbacks, memory_order_relaxed),
 		.cancelled = atomic_load_explicit(&count_cancelled, memory_order_relaxed),
+		.stale = atomic_load_explicit(&count_stale, memory_order_relaxed),
 		.wrapped = atomic_load_explicit(&count_wrapped, memory_order_relaxed),
 		.wait_ns_max = atomic_load_explicit(&wait_ns_max, memory_order_relaxed),
 		.hold_ns_max = atomic_load_explicit(&hold_ns_max, memory_order_relaxed),

@@ -53,6 +53,7 @@ struct rp_park_stats {
 	uint64_t
 		callbacks; /**< PMD interrupt and alarm callbacks that ran with the lcores parked */
 	uint64_t cancelled; /**< callbacks that were unregistered while they waited for a parker */
+	uint64_t stale;	    /**< callbacks removed since a PMD had closed their descriptor */
 	uint64_t wrapped;   /**< callbacks now registered through us */
 	uint64_t wait_ns_max; /**< longest wait for the lcores to park */
 	uint64_t hold_ns_max; /**< longest time they were held */

@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <rte_alarm.h>
@@ -32,6 +33,8 @@
 struct registration {
 	struct rp_list node; /* under table_lock */
 	int fd;
+	dev_t device; /* of the file behind fd, with its inode: numbers of descriptors come again */
+	ino_t inode;
 	rte_intr_callback_fn callback;
 	void *arg;
 	rte_intr_unregister_callback_fn on_unregister;
@@ -92,6 +95,62 @@ static void leave_cancelled(struct registration *r)
 	park_count_cancelled();
 }
 
+static void forget(struct registration *r)
+{
+	pthread_mutex_lock(&table_lock);
+	rp_list_unlink(&r->node);
+	pthread_mutex_unlock(&table_lock);
+	park_count_wrapped(-1);
+	free(r);
+}
+
+static bool is_stale(const struct registration *r)
+{
+	struct stat st;
+
+	return fstat(r->fd, &st) < 0 || st.st_dev != r->device || st.st_ino != r->inode;
+}
+
+/* The first registration whose file was closed without unregistering it, or NULL. */
+static struct registration *find_stale(void)
+{
+	struct registration *found = NULL;
+	struct rp_list *n;
+
+	pthread_mutex_lock(&table_lock);
+	rp_list_foreach (n, &table) {
+		struct registration *r = rp_list_entry(n, struct registration, node);
+
+		if (is_stale(r)) {
+			found = r;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&table_lock);
+	return found;
+}
+
+/*
+ * memif's listener closes the socket of a client that has gone again before it was greeted, frees
+ * what goes with it, and leaves the callback registered. EAL panics of the closed descriptor as
+ * soon as it builds its set anew, which it does when this callback has returned: so it is looked
+ * for here.
+ */
+static void remove_stale(void)
+{
+	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	struct registration *r;
+
+	while (handle && (r = find_stale()) != NULL) {
+		rte_intr_fd_set(handle, r->fd);
+		if (eal.remove(handle, call_parked, r) == -EAGAIN)
+			break; /* it is the one that runs: EAL itself removes that when it fails */
+		forget(r);
+		park_count_stale();
+	}
+	rte_intr_instance_free(handle);
+}
+
 static void call_parked(void *arg)
 {
 	struct registration *r = arg;
@@ -106,6 +165,7 @@ static void call_parked(void *arg)
 	park_count_callback();
 	r->callback(r->arg);
 	running = outer;
+	remove_stale();
 	rp_park_release();
 	park_gate_leave();
 	if (ending) {
@@ -130,15 +190,6 @@ void park_intr_end(void)
 	until.tv_sec += END_WAIT_S;
 	while (sem_timedwait(&ended_event, &until) < 0 && errno == EINTR)
 		;
-}
-
-static void forget(struct registration *r)
-{
-	pthread_mutex_lock(&table_lock);
-	rp_list_unlink(&r->node);
-	pthread_mutex_unlock(&table_lock);
-	park_count_wrapped(-1);
-	free(r);
 }
 
 /* EAL holds its interrupt lock here, so this must not wait for the gate, nor need it. */
@@ -174,6 +225,7 @@ int rte_intr_callback_register(
 	const struct rte_intr_handle *handle, rte_intr_callback_fn cb, void *cb_arg)
 {
 	struct registration *r;
+	struct stat st;
 	int rc;
 
 	if (park_intr_bind() < 0)
@@ -184,6 +236,10 @@ int rte_intr_callback_register(
 	if (!r)
 		return -ENOMEM;
 	r->fd = rte_intr_fd_get(handle);
+	if (fstat(r->fd, &st) == 0) {
+		r->device = st.st_dev;
+		r->inode = st.st_ino;
+	}
 	r->callback = cb;
 	r->arg = cb_arg;
 	pthread_mutex_lock(&table_lock);

@@ -47,6 +47,7 @@ void park_cancel(bool *cancelled);
 /** Counters of the interrupt wrappers. */
 void park_count_callback(void);
 void park_count_cancelled(void);
+void park_count_stale(void);
 void park_count_wrapped(int by);
 
 /* --- The device string --- */

@@ -15,6 +15,7 @@ import argparse
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,8 @@ DEVICES = {
                        'net_memif0,role=client,socket={s},socket-abstract=yes'),
     'vhost': ('net_vhost0,iface={s}', 'net_virtio_user0,path={s}'),
 }
-RESUME_S = 12.0  # a redial a second, on a machine that may be busy
-GROW = 1000  # frames that count as "it flows"
+RESUME_S = 20.0  # a redial a second, on a machine that may be busy
+GROW = 300  # frames that count as "it flows"
 
 
 class Peer:
@@ -102,6 +103,34 @@ def wait_flow(survivor, peer, what):
                  % (what, RESUME_S, survivor.stat, peer.stat))
 
 
+def be_hasty(path, args, peers):
+    """Connects to the end that listens, and is gone before it is greeted, thousands of times.
+
+    A single such client, such as one that redials while the listener is busy, made EAL panic."""
+    listener = DEVICES[args.kind][0].format(s=path)
+    peer = Peer(args, listener, 60, 'listener')
+    peers.append(peer)
+    kind = socket.SOCK_SEQPACKET if args.kind == 'memif' else socket.SOCK_STREAM
+    count, end = 0, time.monotonic() + RESUME_S
+    while count < args.hasty and time.monotonic() < end and peer.alive():
+        with socket.socket(socket.AF_UNIX, kind) as s:
+            try:
+                s.connect(path)
+                count += 1
+            except OSError:
+                time.sleep(0.01)
+    if not peer.alive() or count == 0:
+        raise Failed('the listener died after %d hasty clients' % count)
+    dialer = Peer(args, DEVICES[args.kind][1].format(s=path), 60, 'dialer')
+    peers.append(dialer)
+    took = wait_flow(peer, dialer, 'after %d hasty clients' % count)
+    for p in (dialer, peer):
+        status = p.stop(signal.SIGTERM)
+        if status != 0:
+            raise Failed('the %s ended with %s' % (p.name, status))
+    print('%s: %d hasty clients, traffic %.2f s after them' % (args.kind, count, took))
+
+
 def left_behind(folder, prefixes):
     found = [os.path.join(folder, f) for f in os.listdir(folder)]
     for p in prefixes:
@@ -159,8 +188,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--peer', required=True)
     parser.add_argument('--kind', choices=sorted(DEVICES), required=True)
-    parser.add_argument('--survivor', choices=['listener', 'dialer'], required=True)
-    parser.add_argument('--signal', choices=['TERM', 'KILL'], required=True)
+    parser.add_argument('--survivor', choices=['listener', 'dialer'], default='listener')
+    parser.add_argument('--signal', choices=['TERM', 'KILL'], default='TERM')
+    parser.add_argument('--hasty', type=int, default=0,
+                        help='instead: so many clients that connect and go')
     parser.add_argument('--times', type=int, default=3)
     parser.add_argument('--size', type=int, default=256)
     parser.add_argument('--load-s', type=float, default=0.2)
@@ -172,6 +203,9 @@ def main():
     peers = []
     with tempfile.TemporaryDirectory(prefix='peer-loss-') as folder:
         try:
+            if args.hasty:
+                be_hasty(os.path.join(folder, 'port.sock'), args, peers)
+                return 0
             survivor = run(args, folder, peers)
             if args.kind.startswith('memif') and survivor.stat['callbacks'] == 0:
                 raise Failed('no callback of the driver was parked')

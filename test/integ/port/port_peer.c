@@ -264,13 +264,13 @@ static void report(uint64_t begin_ns)
 	printf("stat ms=%" PRIu64 " tx=%" PRIu64 " rx=%" PRIu64 " bad=%" PRIu64
 	       " link=%d redials=%" PRIu64 " failed=%" PRIu64 " full_drops=%" PRIu64
 	       " down_drops=%" PRIu64 " linearised=%" PRIu64 " impaired=%" PRIu64 " parks=%" PRIu64
-	       " callbacks=%" PRIu64 " cancelled=%" PRIu64 " wrapped=%" PRIu64 " wait_us=%" PRIu64
-	       " hold_us=%" PRIu64 "\n",
+	       " callbacks=%" PRIu64 " cancelled=%" PRIu64 " stale=%" PRIu64 " wrapped=%" PRIu64
+	       " wait_us=%" PRIu64 " hold_us=%" PRIu64 "\n",
 		(uint64_t)((now_ns() - begin_ns) / RP_NS_PER_MS), get(&c->tx_packets),
 		get(&rx_good), get(&rx_bad), rp_port_link_up(port), get(&pc->redials),
 		get(&pc->redial_failures), get(&c->tx_full_drops), get(&c->tx_down_drops),
 		get(&c->tx_linearised), get(&c->impair_rx_drops), s.parks, s.callbacks, s.cancelled,
-		s.wrapped, s.wait_ns_max / 1000u, s.hold_ns_max / 1000u);
+		s.stale, s.wrapped, s.wait_ns_max / 1000u, s.hold_ns_max / 1000u);
 	fflush(stdout);
 }
 

@@ -345,6 +345,51 @@ static void a_waiting_callback_is_cancelled(void **state)
 	stop();
 }
 
+static void on_forgotten(void *arg)
+{
+	atomic_fetch_add(&source.unsafe, 1);
+}
+
+/* As memif's listener does when a client has gone before it was greeted. */
+static void on_hasty_client(void *arg)
+{
+	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	int fd = eventfd(1, EFD_NONBLOCK);
+	uint64_t value;
+
+	if (read(source.fd, &value, sizeof(value)) != sizeof(value))
+		return;
+	rte_intr_fd_set(handle, fd);
+	rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT);
+	if (rte_intr_callback_register(handle, on_forgotten, NULL) < 0)
+		atomic_fetch_add(&source.unsafe, 1);
+	close(fd);
+	rte_intr_instance_free(handle);
+	atomic_fetch_add(&source.calls, 1);
+}
+
+static void a_closed_descriptor_is_removed(void **state)
+{
+	struct rp_park_stats before, after;
+
+	start(false);
+	open_source();
+	rp_park_stats(&before);
+	assert_int_equal(rte_intr_callback_register(source.handle, on_hasty_client, &source), 0);
+	for (unsigned i = 1; i <= 20; i++) {
+		fire();
+		wait_until(&source.calls, i);
+	}
+	assert_int_equal(
+		rte_intr_callback_unregister_sync(source.handle, on_hasty_client, &source), 1);
+	rp_park_stats(&after);
+	assert_int_equal(atomic_load(&source.unsafe), 0);
+	assert_int_equal(after.stale - before.stale, 20);
+	assert_int_equal(after.wrapped, before.wrapped);
+	close_source();
+	stop();
+}
+
 static atomic_uint alarms;
 
 static void on_alarm(void *arg)
@@ -407,6 +452,7 @@ int main(void)
 		cmocka_unit_test(callbacks_run_parked),
 		cmocka_unit_test(a_callback_may_unregister_itself),
 		cmocka_unit_test(a_waiting_callback_is_cancelled),
+		cmocka_unit_test(a_closed_descriptor_is_removed),
 		cmocka_unit_test(alarms_of_the_library_run_parked),
 	};
 
