@@ -66,7 +66,7 @@ struct sim {
 	unsigned ack_count, ack_size;
 	unsigned last_serial[QUEUES_MAX][NODES_MAX];
 	unsigned kills, killed;
-	uint64_t cut_until_ns[NODES_MAX][NODES_MAX];
+	uint64_t cut_until_ns[NODES_MAX][NODES_MAX], cut_ns[NODES_MAX][NODES_MAX];
 };
 
 static const char *const queue_names[] = {"q0", "q1", "q2", "q3"};
@@ -335,6 +335,16 @@ static void acks_step(struct sim *s)
 
 /* ---- faults ---- */
 
+static void members_lost(struct sim *s, unsigned a, unsigned b)
+{
+	for (unsigned i = 0; i < s->shape->members; i++) {
+		unsigned node = s->c->clients[s->members[i].client].node;
+
+		if (node == a || node == b)
+			member_over(s, i);
+	}
+}
+
 static void network_step(struct sim *s)
 {
 	struct cluster *c = s->c;
@@ -343,12 +353,16 @@ static void network_step(struct sim *s)
 		for (unsigned b = 0; b < a; b++) {
 			if (c->nodes[a].dead || c->nodes[b].dead)
 				continue;
+			/* To each other these nodes are dead by now, and so are their consumers. */
+			if (!c->up[a][b] && s->cut_ns[a][b] + 4400 * MS <= c->now_ns)
+				members_lost(s, a, b);
 			if (!c->up[a][b] && s->cut_until_ns[a][b] <= c->now_ns) {
 				cluster_join(c, a, b);
 			} else if (c->up[a][b] && s->shape->cuts && chance(s, 4000)) {
 				uint64_t most = s->shape->long_cuts && chance(s, 3) ? 8 * SEC : SEC;
 
 				cluster_cut(c, a, b);
+				s->cut_ns[a][b] = c->now_ns;
 				s->cut_until_ns[a][b] = c->now_ns + below(s, most);
 			}
 		}
