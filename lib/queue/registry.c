@@ -236,14 +236,11 @@ static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint6
 		host_leave(qs, c->host, now_ns);
 		return;
 	}
-	/* It is on another node by now, whose record is on its way. */
-	if (c->life && c->node != was) {
-		consumer_update(qs, c);
-		return;
-	}
-	/* Or it has come back, and this is of the life before: a record of this one follows soon.
+	/*
+	 * Or it has come back, here or on another node, and this is of the life before: a record of
+	 * this one follows soon.
 	 */
-	if (c->life && !c->recorded) {
+	if (c->life && (c->node != was || !c->recorded)) {
 		consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
 		return;
 	}
