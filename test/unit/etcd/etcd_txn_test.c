@@ -250,6 +250,74 @@ static void test_queue_guarded(void **state)
 	free(a);
 }
 
+static void test_read_only(void **state)
+{
+	struct rig *r = *state;
+	struct ops *a = calloc(3, sizeof(*a));
+	Etcdserverpb__Compare c = value_is("/queue/jobs", "7");
+	Etcdserverpb__TxnResponse *m;
+
+	rig_put(r, "/q/jobs", "7");
+	add_get(a, "/queue/jobs/");
+	m = run(r, a, NULL, &c);
+	assert_true(m->succeeded); /* records are compared and read under any spelling */
+	assert_int_equal(m->responses[0]->response_range->count, 1);
+	assert_int_equal(m->header->revision, 2);
+	a->get[0].revision = 99;
+	run(r, a, NULL, NULL);
+	assert_refused(r, RP_GRPC_OUT_OF_RANGE,
+		"etcdserver: mvcc: required revision is a future revision");
+	add_get(&a[1], "/q/jobs/p/a/b");
+	run(r, &a[1], NULL, NULL);
+	assert_int_equal(r->code, RP_GRPC_INVALID_ARGUMENT);
+	c = value_is("/q/jobs/1/t", "x");
+	run(r, &a[2], NULL, &c);
+	assert_refused(r, RP_GRPC_INVALID_ARGUMENT, "queue key: a message cannot be compared");
+	free(a);
+}
+
+static void test_queue_take(void **state)
+{
+	struct rig *r = *state;
+	struct ops *a = calloc(2, sizeof(*a)), *b = a + 1;
+	Etcdserverpb__TxnResponse *m;
+
+	rig_put(r, "/q/jobs/p/t", "hello");
+	add_get(a, "/q/jobs/1/t");
+	m = run(r, a, NULL, NULL);
+	assert_int_equal(m->responses[0]->response_range->count, 1);
+	assert_true(b_is(m->responses[0]->response_range->kvs[0]->value, "hello"));
+	assert_true(b_is(m->responses[0]->response_range->kvs[0]->key, "/q/jobs/1/t"));
+	add_del(b, "/q/jobs/1/t", B(""));
+	add_get(b, "k");
+	m = run(r, b, NULL, NULL);
+	assert_int_equal(m->responses[0]->response_delete_range->deleted, 1);
+	assert_true(b_is(m->responses[0]->response_delete_range->prev_kvs[0]->value, "hello"));
+	assert_int_equal(m->responses[1]->response_range->count, 0);
+	m = run(r, a, NULL, NULL);
+	assert_int_equal(m->responses[0]->response_range->count, 0);
+	m = run(r, b, NULL, NULL);
+	assert_int_equal(m->responses[0]->response_delete_range->deleted, 0);
+	free(a);
+}
+
+static void test_ranged_delete_inside(void **state)
+{
+	struct rig *r = *state;
+	struct ops *a = calloc(1, sizeof(*a));
+
+	add_del(a, "/q/", B("/q0"));
+	run(r, a, NULL, NULL);
+	assert_refused(r, RP_GRPC_INVALID_ARGUMENT,
+		"queue key: messages and records are deleted one by one, not by range");
+	rp_etcd_stop(r->e);
+	a->count = 0;
+	add_put(a, "k", "");
+	run(r, a, NULL, NULL);
+	assert_refused(r, RP_GRPC_UNAVAILABLE, "etcdserver: server stopped");
+	free(a);
+}
+
 static void test_queue_refused(void **state)
 {
 	struct rig *r = *state;
@@ -299,6 +367,9 @@ int main(void)
 		T(test_depth),
 		T(test_split_delete),
 		T(test_queue_guarded),
+		T(test_read_only),
+		T(test_queue_take),
+		T(test_ranged_delete_inside),
 		T(test_queue_refused),
 	};
 
