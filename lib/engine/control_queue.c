@@ -174,7 +174,10 @@ int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_
 	rp_list_init(&k->held);
 	rp_hmap_insert(&c->consumers, &k->by_handle, consumer);
 	control_send(c, shard, &m);
+	/* Below every delivery to come: those of before are sent again from start_revision on. */
 	*revision = (int64_t)now.wall_us - 1;
+	if (start_revision > 0)
+		*revision = RP_MIN(*revision, start_revision - 1);
 	c->counters.consumers_opened++;
 	return 0;
 }

@@ -66,15 +66,20 @@ def act2(a, b):
                + b.stats()["queue_messages"] + b.stats()["queue_holds"] == 0)
 
 
+def play(cluster):
+    cluster.join()
+    a, b = cluster.nodes
+    assert len(a.etcdctl("member", "list").stdout.strip().split("\n")) == 2
+    act1(a, b)
+    act2(a, b)
+
+
 def main():
     need("etcdctl")
     with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2]) as c:
-        c.join()
-        a, b = c.nodes
-        assert len(a.etcdctl("member", "list").stdout.strip().split("\n")) == 2
-        act1(a, b)
-        act2(a, b)
+        play(c)
     print("both acts hold")
 
 
-main()
+if __name__ == "__main__":
+    main()

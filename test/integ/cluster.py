@@ -57,7 +57,7 @@ class Watch:
         self.out = open(self.path, "wb")
         env = dict(os.environ, ETCDCTL_API="3")
         self.process = subprocess.Popen(
-            ["etcdctl", "--endpoints", node.client, "watch", key, *args],
+            [*node.prefix, "etcdctl", "--endpoints", node.client, "watch", key, *args],
             stdout=self.out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env)
 
     def lines(self):
@@ -92,6 +92,7 @@ class Node:
         self.port = free_port()
         self.link_port = free_port()
         self.client = f"127.0.0.1:{self.port}"
+        self.prefix = []  # before every command: a network namespace, say
         self.admin = os.path.join(self.dir, "admin.sock")
         self.extra = config
         self.process = None
@@ -132,7 +133,8 @@ class Node:
         self.write_config()
         self.log = open(os.path.join(self.dir, "log"), "ab")
         self.process = subprocess.Popen(
-            [os.path.join(self.cluster.bin, "ringpostd", "ringpostd"), "--config", "config.yml"],
+            [*self.prefix, os.path.join(self.cluster.bin, "ringpostd", "ringpostd"), "--config",
+             "config.yml"],
             cwd=self.dir, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
 
     def log_text(self):
@@ -152,8 +154,9 @@ class Node:
 
     def etcdctl(self, *args, check=True, data=None):
         env = dict(os.environ, ETCDCTL_API="3")
-        r = subprocess.run(["etcdctl", "--endpoints", self.client, *args], env=env, input=data,
-                           capture_output=True, text=data is None, timeout=30, check=False)
+        r = subprocess.run([*self.prefix, "etcdctl", "--endpoints", self.client, *args], env=env,
+                           input=data, capture_output=True, text=data is None, timeout=30,
+                           check=False)
         if check and r.returncode != 0:
             raise AssertionError(f"etcdctl {args}: {r.returncode} {r.stdout} {r.stderr}")
         return r
