@@ -262,6 +262,8 @@ static int set_up(struct rp_port *p, char *error, size_t error_size)
 		/* Its peer is not there yet: that is no fault, the port goes on trying. */
 		RP_LOG(RP_LOG_PORT, RP_LOG_INFO, "%s: no peer yet: %s", p->device.name,
 			error ? error : "");
+		if (error)
+			error[0] = '\0';
 		rc = 0;
 	}
 	return rc;
