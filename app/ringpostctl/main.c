@@ -29,18 +29,19 @@ struct client {
 	char reason[256];
 };
 
+static const struct {
+	const char *syntax, *help;
+} commands[] = {
+#define RP_COMMAND(syntax, help) {syntax, help},
+#include "commands.def"
+};
+
 static void usage(FILE *out)
 {
-	fputs("usage: ringpostctl [--endpoint ADDRESS] COMMAND\n"
-	      "\n"
-	      "  stats [PREFIX]          counters and gauges whose name begins with PREFIX\n"
-	      "  stats --sum [PREFIX]    the same, summed over shards, queues and reasons\n"
-	      "  show tcp                connections of the links\n"
-	      "  route explain QUEUE     who dispatches the queue, and what a message costs\n"
-	      "  impair PORT [SPEC]      tests: make a port's network bad, as drop=0.01,cut=1;\n"
-	      "                          without SPEC: good again\n"
-	      "\n"
-	      "ADDRESS is host:port or unix:/path; localhost:2379 by default.\n",
+	fputs("usage: ringpostctl [--endpoint ADDRESS] COMMAND\n\n", out);
+	for (size_t i = 0; i < RP_ARRAY_SIZE(commands); i++)
+		fprintf(out, "  %-22s %s\n", commands[i].syntax, commands[i].help);
+	fputs("\nADDRESS is host:port or unix:/path of the node; localhost:2379 by default.\n",
 		out);
 }
 
@@ -233,29 +234,47 @@ static int run(struct client *c, int argc, char **argv)
 	return 2;
 }
 
+/* Index of the command; or, when all is said, minus one minus the status. */
+static int options(int argc, char **argv, const char **endpoint)
+{
+	static const char flag[] = "--endpoint";
+	size_t n = sizeof(flag) - 1;
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			usage(stdout);
+			return -1;
+		}
+		if (!strcmp(argv[i], "--version")) {
+			printf("ringpostctl " RP_VERSION "\n");
+			return -1;
+		}
+		if (!strncmp(argv[i], flag, n) && argv[i][n] == '=') {
+			*endpoint = argv[i] + n + 1;
+		} else if (!strcmp(argv[i], flag) && i + 1 < argc) {
+			*endpoint = argv[++i];
+		} else {
+			fprintf(stderr, "ringpostctl: %s: unknown flag, or no value\n", argv[i]);
+			return -3;
+		}
+	}
+	if (i < argc)
+		return i;
+	usage(stderr);
+	return -3;
+}
+
 int main(int argc, char **argv)
 {
 	struct rp_grpc_channel_config config = rp_grpc_channel_config_default();
 	const char *endpoint = "localhost:2379";
 	struct client c = {0};
-	int first = 1, rc;
+	int first, rc;
 
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		usage(stdout);
-		return 0;
-	}
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		printf("ringpostctl " RP_VERSION "\n");
-		return 0;
-	}
-	if (argc > 2 && !strcmp(argv[1], "--endpoint")) {
-		endpoint = argv[2];
-		first = 3;
-	}
-	if (first >= argc) {
-		usage(stderr);
-		return 2;
-	}
+	first = options(argc, argv, &endpoint);
+	if (first < 0)
+		return -first - 1;
 	config.on_state = on_state;
 	config.ctx = &c;
 	config.message_bytes_max = 64u << 20;

@@ -86,7 +86,7 @@ static void help_knob(struct conf_at at, FILE *out)
 	conf_flag_name(at, flag, sizeof(flag));
 	conf_expected(e, expected, sizeof(expected));
 	fprintf(out, "  %s\n        %s\n        %s; default %s%s\n", flag, e->help, expected,
-		default_text(e), change_text(e, "; changes live", "", "; no effect yet"));
+		default_text(e), change_text(e, "; can change live", "", "; no effect yet"));
 }
 
 void rp_conf_help(FILE *out)
@@ -145,7 +145,8 @@ void rp_conf_help_markdown(FILE *out)
 	      "file. Flags of a list are counted (`--ports-device a --ports-device b`) or name their entry\n"
 	      "(`--ports-1-device b`). Keys of etcd that have no use here are accepted and named in one warning; a hyphen in\n"
 	      "a key counts as an underscore. `--dump-config` prints every value with its origin.\n\n"
-	      "A key marked live changes on SIGHUP; any other is named in the log and left as it is.\n\n"
+	      "A key marked live can change while the node runs. This version reads its configuration at start only, so\n"
+	      "a change of any key wants a restart. A key with no effect yet is checked, and named in a warning when it is set.\n\n"
 	      "## Top level\n",
 		out);
 	markdown_table_head(out);
@@ -191,7 +192,7 @@ static void man_knob(struct conf_at at, FILE *out)
 	man_text(expected, out);
 	fputs(". Default: ", out);
 	man_text(default_text(e), out);
-	fputs(change_text(e, ". Changes live.\n", ".\n", ". No effect yet.\n"), out);
+	fputs(change_text(e, ". Can change live.\n", ".\n", ". No effect yet.\n"), out);
 }
 
 void rp_conf_help_man(FILE *out)
@@ -215,5 +216,11 @@ void rp_conf_help_man(FILE *out)
 	fputs("\n# EXIT STATUS\n", out);
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(statuses); i++)
 		fprintf(out, "\n*%d*\n\t%s\n", statuses[i].status, statuses[i].help);
-	fputs("\n# SEE ALSO\n\n*etcdctl*(1)\n", out);
+	fputs("\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n"
+	      "\tStop in order, within *stop.grace\\_ms*; a second one ends at once.\n\n"
+	      "*SIGHUP*\n\tNo effect: the configuration is read at start.\n\n"
+	      "# FILES\n\n_config.yml_\n\tThe configuration, in the working directory.\n\n"
+	      "_/run/dpdk/ringpost-<uuid>_\n\tDPDK's files of the node; removed at its start and stop.\n",
+		out);
+	fputs("\n# SEE ALSO\n\n*ringpostctl*(1), *etcdctl*(1)\n", out);
 }

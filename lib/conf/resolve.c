@@ -15,8 +15,13 @@
 #define MEMORY_BASE_MIB 64u
 /* Descriptors, header and payload buffers of one shard on one port. */
 #define MEMORY_SHARD_MIB 32u
-/* The most that auto takes for messages: a larger queue_bytes wants dpdk.memory_mib said. */
+/*
+ * The most that auto takes for messages: a larger queue_bytes wants dpdk.memory_mib said. A node
+ * without a port is often one of several on a laptop, and touching its pools is most of its start,
+ * which should take well below a second.
+ */
 #define MEMORY_QUEUES_MAX_MIB 512u
+#define MEMORY_QUEUES_PORTLESS_MAX_MIB 64u
 
 int rp_conf_host_read(struct rp_conf_host *host)
 {
@@ -189,13 +194,14 @@ static void resolve_memory(struct resolver *r)
 {
 	struct rp_conf_dpdk *d = &r->conf->dpdk;
 	const struct rp_conf_host *host = r->host;
-	unsigned ports = RP_MAX(r->conf->ports_count, 1u);
-	uint64_t queues_mib = RP_MIN(r->conf->limits.queue_bytes / MIB, MEMORY_QUEUES_MAX_MIB);
+	unsigned ports = r->conf->ports_count, shards = r->plan->shards_count;
+	uint64_t queues_mib = RP_MIN(r->conf->limits.queue_bytes / MIB * 5 / 4,
+		ports ? MEMORY_QUEUES_MAX_MIB * 5 / 4 : MEMORY_QUEUES_PORTLESS_MAX_MIB);
 	uint64_t have = host->hugepages_free * host->hugepage_bytes / MIB;
 
 	if (d->memory_mib == RP_CONF_AUTO_U32) {
-		d->memory_mib = MEMORY_BASE_MIB + (uint32_t)queues_mib * 5 / 4 +
-				MEMORY_SHARD_MIB * ports * r->plan->shards_count;
+		d->memory_mib = MEMORY_BASE_MIB + (uint32_t)queues_mib +
+				MEMORY_SHARD_MIB * (ports ? ports * shards : shards - 1);
 		mark(r, "dpdk", "memory_mib");
 	}
 	if (d->hugepages == RP_CONF_TRI_AUTO) {

@@ -8,10 +8,12 @@ import tree
 # Knobs that are read by a function of lib/conf for its callers.
 THROUGH = {"initial_advertise_peer_urls": "rp_conf_peers", "max_request_bytes": "rp_conf_message_bytes",
            "cpus": "rp_conf_resolve", "memory_mib": "rp_conf_resolve", "control_cpu": "rp_conf_resolve",
-           "hugepages": "rp_conf_resolve", "match": "rp_conf_policy_find"}
+           "hugepages": "rp_conf_resolve", "idle": "rp_conf_resolve", "transport": "rp_conf_resolve"}
 
+# A knob's name may be that of another folder's field, so only who has the configuration counts.
+HOLDERS = ("node", "ctl", "ringpostd")
 text = "\n".join(tree.without_comments(p.read_text()) for p in tree.files("*.c", "*.h", under=["lib", "app"])
-                 if p.parts[-2] != "conf")
+                 if p.parts[-2] in HOLDERS)
 faults, checked = [], 0
 if "rp_conf_load" not in text:
     # Nothing loads a configuration yet, so nothing can be said of any knob.
@@ -25,7 +27,8 @@ for line in (tree.LIB / "conf" / "knobs.def").read_text().splitlines():
     name = words[0] if m.group(1) == "TOP" else words[1]
     where = "" if m.group(1) == "TOP" else words[0] + "."
     unused = bool(re.search(r"\bUNUSED\b", line))
-    read = bool(re.search(r"(?:\.|->)%s\b(?!\s*\()" % name, text))
+    owner = "" if m.group(1) != "KNOB" else r"\b%s" % words[0]
+    read = bool(re.search(owner + r"(?:\.|->)%s\b(?!\s*\()" % name, text))
     read = read or name in THROUGH and THROUGH[name] in text
     checked += 1
     if unused and re.search(r"\b%s(?:\.|->)%s\b" % (where.rstrip(".") or "conf", name), text):

@@ -59,7 +59,8 @@ static void test_nothing(void **state)
 		assert_false(plan.over_tcp);
 		assert_int_equal(conf.links.transport, RP_CONF_TRANSPORT_KTCP);
 		assert_int_equal(conf.shards.idle, RP_CONF_IDLE_ADAPTIVE);
-		assert_true(plan.memory_mib == conf.dpdk.memory_mib && plan.memory_mib < 1024);
+		assert_int_equal(plan.memory_mib, conf.dpdk.memory_mib);
+		assert_int_equal(plan.memory_mib, 128);
 	}
 }
 
@@ -72,6 +73,7 @@ static void test_virtual_port(void **state)
 	assert_true(plan.hugepages);
 	assert_true(plan.over_tcp);
 	assert_int_equal(conf.ports[0].rings, 1);
+	assert_int_equal(plan.memory_mib, 416);
 	host_is(4, 10);
 	assert_int_equal(resolve("ports: [{device: net_memif0, ipv4: 10.0.0.1/24}]\n"), 0);
 	assert_false(plan.hugepages);
