@@ -21,6 +21,7 @@
 #include <base/log.h>
 #include <base/rand.h>
 
+#include "line.h"
 #include "report.h"
 
 #define STATUS_FAILED 1
@@ -38,7 +39,8 @@
 /** Between two looks of the control thread at port, clock and lcore. */
 #define WATCH_NS (5 * RP_NS_PER_MS)
 #define SUPERVISE_NS (100 * RP_NS_PER_MS)
-/** A run may take so much longer than it should before the client gives up. */
+/** A client gives up when its runs take so much longer than they should, each, and in all. */
+#define RUN_SLACK_NS (1 * RP_NS_PER_S)
 #define SLACK_NS (5 * RP_NS_PER_S)
 
 static atomic_bool told_to_stop;
@@ -260,7 +262,8 @@ static uint64_t deadline(const struct perf *p)
 
 	if (o->server)
 		return RP_NEVER;
-	return now_ns() + o->connect_ns + o->test_count * (o->seconds_ns + o->warmup_ns + SLACK_NS);
+	return now_ns() + o->connect_ns +
+	       o->test_count * (o->run_ns + o->warmup_ns + RUN_SLACK_NS) + SLACK_NS;
 }
 
 static int report(struct perf *p)
@@ -339,6 +342,18 @@ static int make(struct perf *p)
 	return rc < 0 ? rc : make_transport(p);
 }
 
+static int measure_line(const uint32_t cpus[2])
+{
+	double ns = perf_line_pin(cpus[0]) == 0 ? perf_line_ns(cpus[1]) : 0;
+
+	if (ns <= 0) {
+		fprintf(stderr, "ringperf: CPUs %u and %u cannot be measured\n", cpus[0], cpus[1]);
+		return STATUS_FAILED;
+	}
+	printf("%.1f\n", ns);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static struct perf p;
@@ -347,6 +362,8 @@ int main(int argc, char **argv)
 
 	if (status != 0)
 		return status > 0 ? 0 : STATUS_USAGE;
+	if (p.options.line)
+		return measure_line(p.options.line_cpus);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	rp_log_set_sink(on_log);

@@ -31,13 +31,15 @@ const char *const perf_transport_names[3] = {"tcp", "ktcp", "raw"};
 	X('T', "test", "NAME[,NAME]", "client: rate, rr, bulk; all three")                       \
 	X('z', "size", "BYTES", "of a message of rate and rr; 64")                               \
 	X('Z', "bulk-size", "BYTES", "of a message of bulk; 16384; raw: a full frame")           \
-	X('s', "seconds", "NUMBER", "client: time of each test; 1")                              \
+	X('s', "seconds", "NUMBER", "client: time of each test, as 0.25; 1")                     \
+	X('r', "repeat", "NUMBER", "client: the tests, in their order, so many times; 1")        \
 	X('w', "warmup-ms", "NUMBER", "client: each test runs so long before it counts; 200")    \
 	X('c', "connect-s", "NUMBER", "client: how long to wait for the server; 10")             \
 	X('n', "sessions", "NUMBER", "server: ends after so many clients; 0: at a signal; 0")    \
 	X('i', "idle", "poll|adaptive", "what a turn without work does; poll")                   \
 	X('I', "idle-spin-us", "NUMBER", "adaptive: how long it spins before it sleeps; 50")     \
 	X('C', "cpu", "NUMBER", "of the polling lcore; server 0, client 1; adaptive: any")       \
+	X('N', "near", "CPU", "client: say how near that CPU is, before and after each test")    \
 	X('H', "hugepages", "auto|on|off", "auto")                                               \
 	X('S', "checksum", "auto|hw|sw", "who makes checksums; auto")                            \
 	X('m', "mtu", "BYTES", "1500")                                                           \
@@ -59,9 +61,10 @@ static int fault(const char *format, ...)
 
 static void help(void)
 {
-	printf("usage: ringperf server|client [OPTION]...\n\n"
+	printf("usage: ringperf server|client [OPTION]...\n"
+	       "       ringperf line [CPU CPU]\n\n"
 	       "Measures messages between two processes over one transport. Start the server "
-	       "first.\n\n");
+	       "first.\nline: the time of a cache line between two CPUs and back, in ns.\n\n");
 #define X(letter, name, argument, text)                                                         \
 	printf("  --%s%s%-*s %s\n", name, argument ? " " : "", (int)(34 - sizeof("  --" name)), \
 		argument ? argument : (const char *)"", text);
@@ -93,6 +96,17 @@ static bool number(const char *text, uint64_t min, uint64_t max, uint64_t *value
 	       *value <= max;
 }
 
+static bool seconds(const char *text, uint64_t *ns)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (*text < '0' || *text > '9' || *end != '\0' || !(value >= 0.01 && value <= 3600))
+		return false;
+	*ns = (uint64_t)(value * (double)RP_NS_PER_S);
+	return true;
+}
+
 static bool address(const char *text, uint8_t addr[4], uint8_t *prefix_length)
 {
 	char host[INET_ADDRSTRLEN];
@@ -118,7 +132,7 @@ static bool tests(char *text, struct perf_options *o)
 	for (char *t = strtok_r(text, ",", &rest); t; t = strtok_r(NULL, ",", &rest)) {
 		int test = word(t, perf_test_names, PERF_TEST_COUNT);
 
-		if (test < 0 || o->test_count >= RP_ARRAY_SIZE(o->tests))
+		if (test < 0 || o->test_count >= PERF_RUNS_MAX)
 			return false;
 		o->tests[o->test_count++] = (enum perf_test)test;
 	}
@@ -172,9 +186,14 @@ static bool quantity(int letter, const char *text, struct perf_options *o)
 		ok = number(text, PERF_MESSAGE_MIN, PERF_MESSAGE_MAX, &value);
 		o->bulk_size = (uint32_t)value;
 		return ok;
-	case 's':
-		ok = number(text, 1, 3600, &value);
-		o->seconds_ns = value * RP_NS_PER_S;
+	case 'r':
+		ok = number(text, 1, PERF_RUNS_MAX, &value);
+		o->repeat = (unsigned)value;
+		return ok;
+	case 'N':
+		ok = number(text, 0, CPU_SETSIZE - 1, &value);
+		o->near_cpu = (uint32_t)value;
+		o->near = true;
 		return ok;
 	case 'w':
 		ok = number(text, 0, 60000, &value);
@@ -228,6 +247,8 @@ static bool set(int letter, char *text, struct perf_options *o)
 	case 'v':
 		o->verbose = true;
 		return true;
+	case 's':
+		return seconds(text, &o->run_ns);
 	case 't':
 	case 'i':
 	case 'H':
@@ -269,8 +290,28 @@ static int check(struct perf_options *o)
 			   o->bulk_size < PERF_MESSAGE_MIN + PERF_ETHER_BYTES))
 		return fault("a frame has %d to %u bytes", PERF_MESSAGE_MIN + PERF_ETHER_BYTES,
 			frame_max);
+	if (o->test_count * o->repeat > PERF_RUNS_MAX)
+		return fault("%d runs at most", PERF_RUNS_MAX);
+	for (unsigned i = o->test_count; i < o->test_count * o->repeat; i++)
+		o->tests[i] = o->tests[i - o->test_count];
+	o->test_count *= o->repeat;
 	if (o->cpu == RP_EAL_CPU_ANY && !o->adaptive && cpu_usable(wish))
 		o->cpu = wish;
+	return 0;
+}
+
+static int line(int argc, char **argv, struct perf_options *o)
+{
+	uint64_t cpus[2] = {0, 1};
+
+	if (argc != 2 && argc != 4)
+		return fault("line: two CPUs, or none for 0 and 1");
+	for (int i = 0; i < argc - 2; i++)
+		if (!number(argv[2 + i], 0, CPU_SETSIZE - 1, &cpus[i]))
+			return fault("line: %s is no CPU", argv[2 + i]);
+	o->line = true;
+	o->line_cpus[0] = (uint32_t)cpus[0];
+	o->line_cpus[1] = (uint32_t)cpus[1];
 	return 0;
 }
 
@@ -290,7 +331,8 @@ int perf_options_read(int argc, char **argv, struct perf_options *o)
 		.tests = {PERF_RATE, PERF_RR, PERF_BULK},
 		.test_count = PERF_TEST_COUNT,
 		.size = 64,
-		.seconds_ns = RP_NS_PER_S,
+		.repeat = 1,
+		.run_ns = RP_NS_PER_S,
 		.warmup_ns = 200 * RP_NS_PER_MS,
 		.connect_ns = 10 * RP_NS_PER_S,
 		.spin_ns = 50 * RP_NS_PER_US,
@@ -303,6 +345,8 @@ int perf_options_read(int argc, char **argv, struct perf_options *o)
 		help();
 		return 1;
 	}
+	if (strcmp(argv[1], "line") == 0)
+		return line(argc, argv, o);
 	if (strcmp(argv[1], "server") != 0 && strcmp(argv[1], "client") != 0)
 		return fault("the first argument is server or client, not %s", argv[1]);
 	o->server = argv[1][0] == 's';

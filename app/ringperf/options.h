@@ -22,6 +22,8 @@ enum perf_test {
 		PERF_TEST_COUNT,
 };
 
+#define PERF_RUNS_MAX 256
+
 enum perf_transport {
 	PERF_TCP,  /**< our stack on a port */
 	PERF_KTCP, /**< a kernel socket */
@@ -38,11 +40,12 @@ struct perf_options {
 	uint8_t peer[4];
 	bool has_addr, has_peer;
 	uint16_t tcp_port;
-	enum perf_test tests[16]; /**< in order; a test may be named twice */
+	enum perf_test tests[PERF_RUNS_MAX]; /**< in order; a test may be there many times */
 	unsigned test_count;
+	unsigned repeat;    /**< the whole list, so many times; in test_count already */
 	uint32_t size;	    /**< of a message of rate and rr, bytes */
 	uint32_t bulk_size; /**< of a message of bulk, bytes */
-	uint64_t seconds_ns, warmup_ns, connect_ns;
+	uint64_t run_ns, warmup_ns, connect_ns;
 	uint32_t sessions; /**< a server ends after so many clients; 0: when it is told */
 	bool adaptive;
 	uint64_t spin_ns;
@@ -51,6 +54,10 @@ struct perf_options {
 	enum rp_port_checksum checksum;
 	uint16_t mtu;
 	bool verbose;
+	bool line; /**< measure how near these CPUs are, and nothing else */
+	uint32_t line_cpus[2];
+	bool near; /**< client: measure how near near_cpu is, around each run */
+	uint32_t near_cpu;
 };
 
 extern const char *const perf_test_names[PERF_TEST_COUNT];

@@ -64,6 +64,7 @@ static void turn_raw(struct perf_worker *w, struct raw *r)
 		raw_input(r, burst[i], now_ns);
 	}
 	worked |= perf_session_turn(&r->session, now_ns);
+	perf_turn_paused(w, &r->session);
 	rp_port_tx_flush(w->queue, now_ns);
 	perf_turn_end(w, worked, now_ns, rp_port_next_ns(w->queue));
 }

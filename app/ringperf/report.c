@@ -32,6 +32,8 @@ static void text_of(const struct perf_result *r)
 	if (r->test == PERF_BULK)
 		printf("  sums %016" PRIx64 " %s", r->sum_sent,
 			r->sum_sent == r->sum_received ? "equal" : "DIFFER");
+	if (r->near_ns[0] > 0)
+		printf("  CPU at %.0f, %.0f ns", r->near_ns[0], r->near_ns[1]);
 	if (!perf_result_good(r))
 		printf("  WRONG: %" PRIu64 " sent, %" PRIu64 " received, %" PRIu64
 		       " out of order, %" PRIu64 " lost",
@@ -68,6 +70,8 @@ static void json_of(const struct perf_result *r)
 	if (r->test == PERF_BULK)
 		printf(",\"sum_sent\":\"%016" PRIx64 "\",\"sum_received\":\"%016" PRIx64 "\"",
 			r->sum_sent, r->sum_received);
+	if (r->near_ns[0] > 0)
+		printf(",\"near_ns\":[%.1f,%.1f]", r->near_ns[0], r->near_ns[1]);
 	printf(",\"faults\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"good\":%s}", r->faults, r->lost,
 		perf_result_good(r) ? "true" : "false");
 }

@@ -8,6 +8,8 @@
 /** Over a lossy channel: a control message, and a request, count as lost after so long. */
 #define ASK_AGAIN_NS (100 * RP_NS_PER_MS)
 #define REQUEST_LOST_NS (1 * RP_NS_PER_S)
+/** Longer than an acknowledgement is delayed. */
+#define REST_NS (3 * RP_NS_PER_MS)
 /** Goodbyes of a client that nobody answers. */
 #define BYES_MAX 5
 
@@ -108,6 +110,32 @@ static void plan_run(struct perf_session *s)
 	s->phase = PERF_PHASE_START;
 }
 
+/* Between two counted runs, when all that was sent is acknowledged: what one run ends with, the
+ * next begins with. */
+static void rest(struct perf_session *s)
+{
+	s->phase = s->options->near ? PERF_PHASE_NEAR : PERF_PHASE_START;
+	s->asked_ns = rp_clock_now(s->clock);
+	if (!s->options->near)
+		plan_run(s);
+}
+
+static bool turn_near(struct perf_session *s, uint64_t now_ns)
+{
+	double ns;
+
+	if (now_ns < s->asked_ns + REST_NS)
+		return false;
+	ns = perf_line_ns(s->options->near_cpu);
+	if (s->test_index > 0)
+		s->results[s->test_index - 1].near_ns[1] = ns;
+	if (s->test_index < s->options->test_count)
+		s->results[s->test_index].near_ns[0] = ns;
+	s->paused = true;
+	plan_run(s);
+	return true;
+}
+
 void perf_session_init(struct perf_session *s, const struct perf_options *options,
 	struct perf_channel *channel, struct rte_mempool *pool, struct rp_clock_reader *clock,
 	struct perf_result *results)
@@ -123,7 +151,7 @@ void perf_session_init(struct perf_session *s, const struct perf_options *option
 		.segment_bytes = (uint32_t)rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM,
 	};
 	if (results)
-		plan_run(s);
+		rest(s);
 }
 
 void perf_session_fini(struct perf_session *s)
@@ -136,7 +164,7 @@ static void begin_run(struct perf_session *s, uint64_t now_ns)
 {
 	s->phase = PERF_PHASE_RUN;
 	s->begin_ns = now_ns;
-	s->end_ns = now_ns + (s->warmup ? s->options->warmup_ns : s->options->seconds_ns);
+	s->end_ns = now_ns + (s->warmup ? s->options->warmup_ns : s->options->run_ns);
 	s->request_due = s->test == PERF_RR;
 	if (!s->warmup) {
 		s->results[s->test_index].test = s->test;
@@ -164,6 +192,8 @@ static void end_run(struct perf_session *s, const struct perf_body *b, uint64_t 
 		r->lost = s->lost;
 		s->warmup = s->options->warmup_ns > 0;
 		s->test_index++;
+		rest(s);
+		return;
 	}
 	plan_run(s);
 }
@@ -419,6 +449,8 @@ bool perf_session_turn(struct perf_session *s, uint64_t now_ns)
 	switch (s->phase) {
 	case PERF_PHASE_SERVE:
 		return false;
+	case PERF_PHASE_NEAR:
+		return turn_near(s, now_ns);
 	case PERF_PHASE_START:
 		return turn_control(s, PERF_MESSAGE_START, PERF_PHASE_STARTING, now_ns);
 	case PERF_PHASE_STARTING:

@@ -20,6 +20,7 @@
 #include <stats/hist.h>
 #include <xcore/clock.h>
 
+#include "line.h"
 #include "options.h"
 #include "sum.h"
 #include "wire.h"
@@ -51,9 +52,11 @@ struct perf_result {
 	uint64_t faults;		 /**< messages out of order, or of a wrong size */
 	uint64_t lost;			 /**< rr over a lossy channel: requests without a reply */
 	struct rp_hist rtt;		 /**< rr */
+	double near_ns[2]; /**< how near the other CPU was, before and after; 0: not measured */
 };
 
 enum perf_phase {
+	PERF_PHASE_NEAR,     /**< at rest: how near the other CPU is */
 	PERF_PHASE_START,    /**< START has to go out */
 	PERF_PHASE_STARTING, /**< until STARTED comes */
 	PERF_PHASE_RUN,
@@ -84,6 +87,7 @@ struct perf_session {
 	uint64_t messages, bytes, faults, lost, seq;
 	struct perf_sum sum;
 	bool request_due;
+	bool paused; /**< the session held the lcore up, and no turn; its loop clears it */
 	uint64_t requested_ns;
 	unsigned byes;
 

@@ -152,6 +152,7 @@ static bool turn_session(struct stream *st, uint64_t now_ns)
 	if (!st->open)
 		return false;
 	worked = perf_session_turn(&st->session, now_ns);
+	perf_turn_paused(st->worker, &st->session);
 	/* A server that is satisfied lets its client close. */
 	if (st->session.finished && (!st->worker->options->server || st->session.why))
 		st->conn->transport->ops->close(st->conn, now_ns);

@@ -25,6 +25,14 @@ uint64_t perf_turn_begin(struct perf_worker *w)
 	return now_ns;
 }
 
+void perf_turn_paused(struct perf_worker *w, struct perf_session *s)
+{
+	if (!s->paused)
+		return;
+	s->paused = false;
+	w->turn_ns = 0;
+}
+
 static void sleep_some(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns)
 {
 	uint64_t most_ns = w->ktcp ? SLEEP_NS_FD : SLEEP_NS_MAX, left_ns = next_ns - now_ns;

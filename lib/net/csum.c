@@ -90,7 +90,8 @@ static uint16_t csum_by_16(const uint8_t *p, size_t length)
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx2,tune=haswell"))) static uint16_t csum_by_32(const uint8_t *p, size_t length)
+__attribute__((target("avx2,tune=haswell"))) static uint16_t csum_by_32(
+	const uint8_t *p, size_t length)
 {
 	CSUM_VECTORS(32);
 	return rp_csum_fold(csum_halves(a[0]) + csum_halves(a[1]) + csum_halves(a[2]) +
