@@ -316,7 +316,6 @@ void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mb
 		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_TCP_CKSUM;
 		*checksum = rp_csum_fold(pseudo);
 	} else {
-		*checksum = 0;
 		*checksum = (uint16_t)~rp_csum_fold(
 			pseudo + rp_csum_header(tcp, tcp_length) + payload_sum);
 		net->counters->csum_sw_tx++;

@@ -172,7 +172,7 @@ uint32_t rp_net_tx_room(const struct rp_net *net, bool control);
 /**
  * Completes and sends a TCP packet. Take. `m` is the packet from its Ethernet header on: the first
  * RP_NET_HEADROOM bytes are unwritten, the TCP header of `tcp_length` bytes follows, its checksum
- * field unset; payload may follow in further segments. `payload_sum` is the raw checksum
+ * field zero; payload may follow in further segments. `payload_sum` is the raw checksum
  * (rp_csum_chain) of the bytes behind the TCP header, used where the device makes none.
  * The packet may be kept until the neighbour is resolved; what cannot be sent is dropped, counted.
  */

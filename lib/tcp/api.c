@@ -70,11 +70,23 @@ static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_con
 static uint32_t api_send_space(const struct rp_conn *conn)
 {
 	const struct tcp_conn *c = tcp_conn_of(conn);
-	uint32_t size = tcp_stack_of(c)->config.send_buffer_bytes, used = tcp_queued(c);
+	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
+	uint32_t used = tcp_queued(c), unsent = c->queue_end - c->snd_nxt;
 
-	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
+	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED ||
+		used >= config->send_buffer_bytes || unsent >= config->unsent_bytes_max)
 		return 0;
-	return used < size ? size - used : 0;
+	return RP_MIN(config->send_buffer_bytes - used, config->unsent_bytes_max - unsent);
+}
+
+bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes)
+{
+	uint32_t queued = tcp_queued(c), unsent = c->queue_end - c->snd_nxt;
+
+	if (bytes > 1u << 30)
+		return false;
+	return bytes <= api_send_space(&c->base) || queued == 0 ||
+	       (unsent == 0 && queued + bytes <= tcp_stack_of(c)->config.send_buffer_bytes);
 }
 
 static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
@@ -87,8 +99,7 @@ static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_n
 
 	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
 		return -EPIPE;
-	/* What is larger than the buffer may go alone: it could never go otherwise. */
-	if ((bytes > api_send_space(conn) && !idle) || bytes > 1u << 30)
+	if (!tcp_send_fits(c, bytes))
 		rc = -EAGAIN;
 	else
 		rc = tcp_sendq_push(c, chain);

@@ -8,16 +8,55 @@
 static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq, uint32_t ack,
 	uint8_t flags, uint16_t window, unsigned options)
 {
-	struct tcp_header *h = rte_pktmbuf_mtod_offset(m, struct tcp_header *, RP_NET_HEADROOM);
+	/* In whole words, as the checksum is going to read them. */
+	const uint32_t words[5] = {
+		rte_cpu_to_be_32((uint32_t)key->local_port << 16 | key->remote_port),
+		rte_cpu_to_be_32(seq), rte_cpu_to_be_32(ack),
+		rte_cpu_to_be_32(
+			(TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window),
+		0, /* checksum, urgent pointer */
+	};
+	uint8_t *h = rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM);
 
-	h->src_port = rte_cpu_to_be_16(key->local_port);
-	h->dst_port = rte_cpu_to_be_16(key->remote_port);
-	h->seq = rte_cpu_to_be_32(seq);
-	h->ack = rte_cpu_to_be_32(ack);
-	h->offset = (uint8_t)((TCP_HEADER_BYTES + options) / 4 << 4);
-	h->flags = flags;
-	h->window = rte_cpu_to_be_16(window);
-	h->urgent = 0;
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(words); i++)
+		memcpy(h + 4 * i, &words[i], sizeof(words[i]));
+}
+
+/*
+ * The header mbuf of the next data segment. A device in another process or on a bus read it when it
+ * was used last, so that writing it means to fetch its lines back: they are asked for a few
+ * segments ahead.
+ */
+static struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
+{
+	struct rte_mempool *pool = s->net_config.header_pool;
+	struct rte_mbuf *m;
+
+	for (unsigned i = 0; i < 2 && s->header_count < TCP_HEADERS_AHEAD; i++) {
+		const uint8_t *p;
+
+		m = rte_pktmbuf_alloc(pool);
+		if (!m)
+			break;
+		p = rte_pktmbuf_mtod(m, const uint8_t *);
+		__builtin_prefetch(p, 1);
+		__builtin_prefetch(p + OUT_HEADERS + TCP_TS_BYTES - 1, 1);
+		s->headers[(s->header_first + s->header_count++) % TCP_HEADERS_AHEAD] = m;
+	}
+	if (s->header_count == 0)
+		return NULL;
+	m = s->headers[s->header_first];
+	s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
+	s->header_count--;
+	return m;
+}
+
+void tcp_headers_free(struct rp_tcp_stack *s)
+{
+	for (; s->header_count > 0; s->header_count--) {
+		rte_pktmbuf_free(s->headers[s->header_first]);
+		s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
+	}
 }
 
 static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
@@ -26,7 +65,7 @@ static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
 
 	if (rp_net_tx_room(s->net, control) == 0)
 		return NULL;
-	m = rte_pktmbuf_alloc(control ? s->net_config.control_pool : s->net_config.header_pool);
+	m = control ? rte_pktmbuf_alloc(s->net_config.control_pool) : out_header_mbuf(s);
 	if (!m) {
 		s->counters->alloc_failed++;
 		s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;

@@ -24,6 +24,8 @@ static void stack_defaults(struct rp_tcp_config *c)
 		c->backlog = 128;
 	if (!c->send_buffer_bytes)
 		c->send_buffer_bytes = 1 << 20;
+	if (!c->unsent_bytes_max)
+		c->unsent_bytes_max = 128 << 10;
 	if (!c->receive_buffer_bytes)
 		c->receive_buffer_bytes = 1 << 20;
 	if (!c->ooo_ranges_max)
@@ -57,7 +59,7 @@ static bool stack_config_ok(const struct rp_tcp_config *c)
 	       c->listeners_max <= 1024 && c->port_first <= c->port_last &&
 	       c->receive_buffer_bytes <= 1u << 30 && c->receive_buffer_bytes >= 2048 &&
 	       c->send_buffer_bytes <= 1u << 30 && c->send_buffer_bytes >= 2048 &&
-	       c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
+	       c->unsent_bytes_max >= 2048 && c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
 	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
 		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
 			       TCP_OPTIONS_MAX &&
@@ -165,6 +167,7 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 	for (uint32_t i = 0; s->conns && i < s->conn_top; i++)
 		if (s->conns[i].base.transport && !(s->conns[i].flags & TCPF_DEAD))
 			tcp_conn_kill(&s->conns[i]);
+	tcp_headers_free(s);
 	rp_net_destroy(s->net);
 	flow_free(&s->flows);
 	free(s->conns);
@@ -235,13 +238,15 @@ static bool serve_accept(struct tcp_conn *c, uint64_t now_ns)
 	return !(c->flags & TCPF_DEAD);
 }
 
+static bool is_writable(const struct tcp_conn *c)
+{
+	return c->flags & TCPF_WANT_WRITE && !tcp_stack_of(c)->starved &&
+	       !(c->flags & (TCPF_FIN_QUEUED | TCPF_EV_CLOSE)) && tcp_send_fits(c, c->want_bytes);
+}
+
 static bool serve_writable(struct tcp_conn *c, uint64_t now_ns)
 {
-	struct rp_tcp_stack *s = tcp_stack_of(c);
-	uint32_t space = c->base.transport->ops->send_space(&c->base);
-
-	if (s->starved || c->flags & (TCPF_FIN_QUEUED | TCPF_EV_CLOSE) ||
-		(space < RP_MIN(c->want_bytes, s->config.send_buffer_bytes / 2) && tcp_queued(c)))
+	if (!is_writable(c))
 		return true;
 	c->flags &= ~TCPF_WANT_WRITE;
 	if (c->events->on_writable)
@@ -283,7 +288,7 @@ static void serve(struct tcp_conn *c, uint64_t now_ns)
 		if (c->flags & TCPF_DEAD)
 			return;
 	}
-	if (c->flags & TCPF_WANT_WRITE && !serve_writable(c, now_ns))
+	if (!serve_writable(c, now_ns))
 		return;
 	if (c->flags & TCPF_EV_CLOSE) {
 		const struct rp_conn_events *events = c->events;
@@ -294,6 +299,8 @@ static void serve(struct tcp_conn *c, uint64_t now_ns)
 		return;
 	}
 	tcp_output(c, now_ns);
+	if (is_writable(c))
+		tcp_mark_dirty(c); /* it made room */
 }
 
 static bool stack_fed(const struct rp_tcp_stack *s)

@@ -62,6 +62,11 @@ struct rp_tcp_config {
 	uint32_t reassembly_max;    /**< ranges out of order, all connections; 0 = 4096 */
 	uint32_t backlog;	    /**< half-open connections a listener; 0 = 128 */
 	uint32_t send_buffer_bytes; /**< a connection; 0 = 1 MiB */
+	/**
+	 * Of the send buffer, bytes that were never sent; 0 = 128 KiB. More of them would only grow
+	 * cold here, and what their owner finds more urgent meanwhile would wait behind them.
+	 */
+	uint32_t unsent_bytes_max;
 	uint32_t receive_buffer_bytes;	/**< a connection; 0 = 1 MiB; at most 1 GiB */
 	uint32_t ooo_ranges_max;	/**< ranges out of order, one connection; 0 = 128 */
 	uint32_t ooo_mbufs_max;		/**< mbufs out of order, one connection; 0 = 1024 */

@@ -286,6 +286,8 @@ struct tcp_tw {
 	uint64_t expires_ns;
 };
 
+#define TCP_HEADERS_AHEAD 8
+
 struct rp_tcp_stack {
 	struct rp_transport transport;
 	struct rp_net *net;
@@ -297,6 +299,9 @@ struct rp_tcp_stack {
 	uint64_t now_ns;
 	struct rp_list dirty, blocked;
 	uint64_t blocked_until_ns;
+	/* Header mbufs of the next segments, the oldest first: a ring of TCP_HEADERS_AHEAD. */
+	struct rte_mbuf *headers[TCP_HEADERS_AHEAD];
+	uint32_t header_first, header_count;
 	bool starved; /* somebody was refused a send for lack of segments */
 
 	struct tcp_conn *conns;
@@ -398,6 +403,11 @@ void tcp_mbuf_ref(struct rte_mbuf *m);
 /* api.c */
 
 extern const struct rp_transport_ops *const rp_tcp_ops;
+/**
+ * Is there room for a send of so many bytes? What is larger than the buffer, or than its unsent
+ * part, goes when nothing is before it: it could never go otherwise.
+ */
+bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes);
 
 /* conn.c */
 
@@ -435,6 +445,9 @@ void tcp_sendq_trim(struct tcp_conn *c, struct tseg *t, uint32_t bytes);
 void tcp_sendq_free(struct tcp_conn *c);
 
 /* output.c */
+
+/** Gives back the header mbufs that are kept ready. */
+void tcp_headers_free(struct rp_tcp_stack *s);
 
 /** Sends what may be sent; decides about the acknowledgement; arms the timers. */
 void tcp_output(struct tcp_conn *c, uint64_t now_ns);

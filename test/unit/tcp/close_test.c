@@ -241,8 +241,9 @@ static void a_cut_of_ten_seconds(void **state)
 	p.sim->cut = true;
 	sim_run(p.sim, p.sim->now_ns + 10 * RP_NS_PER_S, NULL, NULL);
 	p.sim->cut = false;
-	app_close(&p.a);
+	p.a.close = APP_CLOSE_WHEN_SENT;
 	p.b.close = APP_CLOSE_ON_FIN;
+	app_pump(&p.a);
 	pair_end(&p);
 	assert_int_equal(p.b.received, 300000);
 	sim_free(p.sim);

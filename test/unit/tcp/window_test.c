@@ -284,6 +284,68 @@ static void single_bytes_do_not_creep_past_the_buffer(void **state)
 	wire_free(w);
 }
 
+/* What cannot go yet stays with its owner, but for a bounded part; all of it goes in the end. */
+static void the_unsent_part_is_bounded(void **state)
+{
+	static const uint32_t chunks[] = {64, 1000, 4096, 16384};
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(chunks); i++) {
+		struct sim_config c = plain;
+		const uint32_t max = 100000, total = 1000000 / chunks[i] * chunks[i];
+		struct wire *w;
+		struct rp_tcp_info info;
+
+		c.payload_mbufs = 4000;
+		c.tcp[0].unsent_bytes_max = max;
+		c.tcp[0].send_buffer_bytes = 400000;
+		w = wire_new(&c);
+		wire_accept(w, false);
+		ack_window(w, 1, 0);
+		w->app.chunk = chunks[i];
+		w->app.to_send = total;
+		app_pump(&w->app);
+		sim_turn(w->sim, 0);
+		rp_tcp_conn_info(w->app.conn, &info);
+		assert_in_range(info.unsent, max - w->app.chunk + 1, max);
+		assert_int_equal(w->app.sent, info.unsent);
+		/* The window opens, and goes on: the owner hears of the room each time. */
+		for (unsigned k = 0; k < 2000 && w->app.sent < total; k++) {
+			rp_tcp_conn_info(w->app.conn, &info);
+			ack_window(w, 1 + (uint32_t)w->app.sent - info.unsent, 0xffff);
+			rp_tcp_conn_info(w->app.conn, &info);
+			assert_true(info.unsent <= max);
+			w->out_count = w->out_next = 0;
+		}
+		assert_int_equal(w->app.sent, total);
+		wire_free(w);
+	}
+}
+
+/* A message larger than the unsent part goes when nothing waits before it. */
+static void a_large_message_goes_alone(void **state)
+{
+	struct sim_config c = plain;
+	struct wire *w;
+	struct rp_tcp_info info;
+
+	c.tcp[0].unsent_bytes_max = 4096;
+	w = wire_new(&c);
+	wire_accept(w, false);
+	ack_window(w, 1, 0);
+	more(w, 100);
+	w->app.chunk = 10000;
+	w->app.to_send += 10000;
+	app_pump(&w->app);
+	assert_int_equal(w->app.sent, 100);
+	sim_turn(w->sim, 0);
+	assert_int_equal(w->app.sent, 100);
+	ack_window(w, 1, 0xffff);
+	assert_int_equal(w->app.sent, 10100);
+	rp_tcp_conn_info(w->app.conn, &info);
+	assert_int_equal(info.unsent, 0);
+	wire_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +357,8 @@ int main(void)
 		cmocka_unit_test(lost_window_update),
 		cmocka_unit_test(old_windows_do_not_count),
 		cmocka_unit_test(reopening_is_announced),
+		cmocka_unit_test(the_unsent_part_is_bounded),
+		cmocka_unit_test(a_large_message_goes_alone),
 		cmocka_unit_test(single_bytes_do_not_creep_past_the_buffer),
 	};
 
