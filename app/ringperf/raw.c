@@ -66,7 +66,8 @@ static void turn_raw(struct perf_worker *w, struct raw *r)
 	worked |= perf_session_turn(&r->session, now_ns);
 	perf_turn_paused(w, &r->session);
 	rp_port_tx_flush(w->queue, now_ns);
-	perf_turn_end(w, worked, now_ns, rp_port_next_ns(w->queue));
+	if (perf_turn_end(w, worked, now_ns))
+		perf_turn_sleep(w, now_ns, rp_port_next_ns(w->queue));
 }
 
 /* True when the loop has to end. */
@@ -90,7 +91,8 @@ static void linger(struct perf_worker *w)
 
 	for (; now_ns < until_ns; now_ns = perf_turn_begin(w)) {
 		rp_port_tx_flush(w->queue, now_ns);
-		perf_turn_end(w, false, now_ns, until_ns);
+		if (perf_turn_end(w, false, now_ns))
+			perf_turn_sleep(w, now_ns, until_ns);
 	}
 }
 

@@ -194,8 +194,9 @@ static void turn_tcp(struct perf_worker *w, struct stream *st)
 	worked |= turn_session(st, now_ns);
 	worked |= rp_tcp_poll(w->stack, now_ns) > 0;
 	worked |= tx_port(w, now_ns);
-	perf_turn_end(w, worked, now_ns,
-		RP_MIN(rp_tcp_next_deadline(w->stack), rp_port_next_ns(w->queue)));
+	if (perf_turn_end(w, worked, now_ns))
+		perf_turn_sleep(w, now_ns,
+			RP_MIN(rp_tcp_next_deadline(w->stack), rp_port_next_ns(w->queue)));
 }
 
 static void turn_ktcp(struct perf_worker *w, struct stream *st)
@@ -204,7 +205,8 @@ static void turn_ktcp(struct perf_worker *w, struct stream *st)
 	bool worked = rp_ktcp_poll(w->ktcp, now_ns) > 0;
 
 	worked |= turn_session(st, now_ns);
-	perf_turn_end(w, worked, now_ns, rp_ktcp_pending(w->ktcp) ? 0 : RP_NEVER);
+	if (perf_turn_end(w, worked, now_ns) && !rp_ktcp_pending(w->ktcp))
+		perf_turn_sleep(w, now_ns, RP_NEVER);
 }
 
 /* What is left to say goes out: a FIN, an acknowledgement. */

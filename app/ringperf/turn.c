@@ -33,12 +33,22 @@ void perf_turn_paused(struct perf_worker *w, struct perf_session *s)
 	w->turn_ns = 0;
 }
 
-static void sleep_some(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns)
+bool perf_turn_end(struct perf_worker *w, bool worked, uint64_t now_ns)
 {
-	uint64_t most_ns = w->ktcp ? SLEEP_NS_FD : SLEEP_NS_MAX, left_ns = next_ns - now_ns;
-	struct timespec ts = {.tv_nsec = (long)RP_MIN(left_ns, most_ns)};
+	if (worked)
+		w->busy_ns = now_ns;
+	return !worked && w->options->adaptive && now_ns - w->busy_ns >= w->options->spin_ns;
+}
+
+void perf_turn_sleep(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns)
+{
+	uint64_t most_ns = w->ktcp ? SLEEP_NS_FD : SLEEP_NS_MAX;
+	struct timespec ts = {0};
 	struct pollfd fd = {.events = POLLIN};
 
+	if (next_ns <= now_ns)
+		return;
+	ts.tv_nsec = (long)RP_MIN(next_ns - now_ns, most_ns);
 	w->sleeps++;
 	rp_park_rest_begin(w->slot);
 	if (w->ktcp) {
@@ -48,17 +58,6 @@ static void sleep_some(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns)
 		nanosleep(&ts, NULL);
 	}
 	rp_park_rest_end(w->slot);
-}
-
-void perf_turn_end(struct perf_worker *w, bool worked, uint64_t now_ns, uint64_t next_ns)
-{
-	if (worked) {
-		w->busy_ns = now_ns;
-		return;
-	}
-	if (!w->options->adaptive || next_ns <= now_ns || now_ns - w->busy_ns < w->options->spin_ns)
-		return;
-	sleep_some(w, now_ns, next_ns);
 }
 
 bool perf_served(struct perf_worker *w)

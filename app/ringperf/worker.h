@@ -52,7 +52,12 @@ int perf_raw_loop(void *worker);
 uint64_t perf_turn_begin(struct perf_worker *w);
 /** The session held the lcore up: that is no gap of the loop. */
 void perf_turn_paused(struct perf_worker *w, struct perf_session *s);
-/** Ends a turn: by the idle policy it may sleep, until `next_ns` at most. */
-void perf_turn_end(struct perf_worker *w, bool worked, uint64_t now_ns, uint64_t next_ns);
+/**
+ * Ends a turn. True: by the idle policy it is to sleep now, until the next deadline, by
+ * perf_turn_sleep().
+ */
+bool perf_turn_end(struct perf_worker *w, bool worked, uint64_t now_ns);
+/** Sleeps, until `next_ns` at most. */
+void perf_turn_sleep(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns);
 /** A client's end. True: the server shall end, too. */
 bool perf_served(struct perf_worker *w);
