@@ -19,7 +19,7 @@ lists = {}
 for path in tree.files("*.h", "*_counters.def", under=["lib"]):
     text = tree.without_comments(path.read_text())
     bodies = [text] if path.suffix == ".def" else \
-        re.findall(r"#define RP_\w+_COUNTERS\(X\)((?:[^\n]*\\\n)*[^\n]*)", text)
+        re.findall(r"#define RP_\w+_(?:COUNTERS|STATS)\(X\)((?:[^\n]*\\\n)*[^\n]*)", text)
     module = "control" if path.name == "control_engine.h" else path.parent.name
     for body in bodies:
         lists.setdefault(module, set()).update(re.findall(r"\b(?:X|RP_PORT\w*_COUNTER)\((\w+)", body))
