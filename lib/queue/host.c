@@ -170,7 +170,7 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 	bool returned = h->returned;
 
 	msg.status = returned ? RP_Q_STALL : RP_Q_OK;
-	msg.mod_revision = returned ? 0 : h->mod_revision;
+	msg.mod_revision = returned ? h->host->life : h->mod_revision;
 	h->report = false;
 	if (is_self(qs, h->from)) {
 		if (returned) {
@@ -285,15 +285,17 @@ static enum rp_qstatus host_check(
 			hold_report(qs, hold, now_ns);
 		return RP_Q_DUPLICATE;
 	}
-	if (d->idx == o->idx && d->alloc_node == o->alloc_node) {
-		if (!d->fenced)
-			return RP_Q_DUPLICATE;
-		d->idx = 0;
-	}
+	if (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced)
+		return RP_Q_DUPLICATE;
 	/* What its client had before the watch ended is still the consumer's; nothing new is. */
-	if (!h->open)
+	if (!h->open || h->life != o->life)
 		return RP_Q_NO_CONSUMER;
-	return h->stalled && !o->begins ? RP_Q_STALL : RP_Q_OK;
+	if (h->stalled && !o->begins)
+		return RP_Q_STALL;
+	/* Offered anew after it was taken back: it may be acknowledged again. */
+	if (d->idx == o->idx)
+		d->idx = 0;
+	return RP_Q_OK;
 }
 
 enum rp_qstatus host_take(
@@ -310,7 +312,7 @@ enum rp_qstatus host_take(
 	uint64_t last;
 	struct hold *hold;
 
-	if (!h || h->life != o->life)
+	if (!h)
 		return RP_Q_NO_CONSUMER;
 	status = host_check(qs, h, o, now_ns);
 	if (status == RP_Q_DUPLICATE)
@@ -357,6 +359,7 @@ void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	msg.alloc_node = m->alloc_node;
 	msg.attempt = m->attempt;
 	msg.status = RP_Q_STALL;
+	msg.mod_revision = m->token;
 	memcpy(msg.uuid, m->uuid, RP_UUID_BYTES);
 	if (is_self(qs, from))
 		settle_reject(qs, q, &msg, from, now_ns);

@@ -42,14 +42,14 @@
  *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
  * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again
  * REJECTED  idx, alloc_node, uuid, attempt, status: REJECT, STALL (came back unseen), NO_CONSUMER
- *           (idx 0: the consumer has left, its life is in mod_revision); token: 0, or a client's,
- *           answered by REPLY; flags NO_HOLDER
+ *           (idx 0: the consumer has left); mod_revision = life of the consumer (STALL,
+ *           NO_CONSUMER); token: 0, or a client's, answered by REPLY; flags NO_HOLDER
  * QACK GET  idx, alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER
  * REPLY     token, idx, status, count, attempt, mod_revision, payload; status MOVED: alloc_node is the
  *           node that may have it
  * MOVED     nothing more
  * WITHDRAW  idx, alloc_node, uuid, attempt, status: OK = a DELETE event; STALL = drop it if it was not
- *           shown yet; NOT_FOUND = it was settled elsewhere, forget it
+ *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
  * RESUME    uuid, token = life, mod_revision = start_revision, flags RESUMES
  */
 /* clang-format on */

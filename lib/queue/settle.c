@@ -224,7 +224,8 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	}
 	msg = settle_find(qs, q, m);
 	/* Accepted meanwhile: the client has it, whatever a late report says. */
-	if (!msg || msg->accepted || msg->consumer->node != from)
+	if (!msg || msg->accepted || msg->consumer->node != from ||
+		msg->consumer->life != m->mod_revision)
 		return s;
 	COUNT(qs, q, returns);
 	c = msg->consumer;
@@ -381,6 +382,7 @@ void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	msg.alloc_node = m->alloc_node;
 	msg.attempt = m->attempt;
 	msg.status = RP_Q_STALL;
+	msg.token = c->life;
 	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
 	if (is_self(qs, c->node))
 		host_recall(qs, m->q, &msg, qs->config.node, now_ns);
