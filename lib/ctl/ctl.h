@@ -35,10 +35,11 @@ struct rp_ctl_config {
 	const void *secret, *secret_previous; /**< borrow; NULL = none */
 	size_t secret_length, secret_previous_length;
 	bool transport_tcp, transport_ktcp;
-	struct rp_xcore *xcore;	      /**< borrow */
-	struct rp_clock *clock;	      /**< borrow; published from here */
-	struct rte_mempool *pool;     /**< borrow */
-	struct rp_port *const *ports; /**< borrow */
+	struct rp_xcore *xcore;		/**< borrow */
+	struct rp_clock *clock;		/**< borrow; published from here */
+	struct rte_mempool *pool;	/**< borrow: of messages */
+	struct rte_mempool *frame_pool; /**< borrow: of headers; only its gauges */
+	struct rp_port *const *ports;	/**< borrow */
 	uint32_t port_count, port_shard;
 };
 

@@ -165,12 +165,11 @@ static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 		e.peer_unproved, false);
 }
 
-static void metrics_pool(struct rp_ctl *ctl, struct rp_metrics *m)
+static void metrics_pool(struct rp_metrics *m, const struct rte_mempool *pool, const char *labels)
 {
-	rp_metrics_add(m, "pool", "free", "buffers free in the queue pool", "",
-		rte_mempool_avail_count(ctl->config.pool), true);
 	rp_metrics_add(
-		m, "pool", "size", "buffers of the queue pool", "", ctl->config.pool->size, true);
+		m, "pool", "free", "buffers free", labels, rte_mempool_avail_count(pool), true);
+	rp_metrics_add(m, "pool", "size", "buffers there are", labels, pool->size, true);
 }
 
 void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
@@ -179,7 +178,8 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 		rp_metrics_shard(m, s, &ctl->snapshots[s]);
 	metrics_ports(ctl, m);
 	metrics_control(ctl, m);
-	metrics_pool(ctl, m);
+	metrics_pool(m, ctl->config.pool, "pool=\"queue\"");
+	metrics_pool(m, ctl->config.frame_pool, "pool=\"frame\"");
 }
 
 static void metrics_reply(struct rp_ctl *ctl, void *who)

@@ -453,6 +453,7 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.xcore = n->xcore,
 		.clock = &n->clock,
 		.pool = n->queue_pool,
+		.frame_pool = n->frame_pool,
 		.ports = n->ports,
 		.port_count = n->port_count,
 		.port_shard = n->link_shard,

@@ -141,7 +141,7 @@ class Node:
         with open(os.path.join(self.dir, "log"), encoding="utf-8", errors="replace") as f:
             return f.read()
 
-    def stop(self, sig=signal.SIGTERM, seconds=20):
+    def stop(self, sig=signal.SIGTERM, seconds=60):
         """The status with which it ended."""
         if not self.process:
             return None
@@ -151,6 +151,13 @@ class Node:
         self.process = None
         self.log.close()
         return status
+
+    def print_stacks(self):
+        if shutil.which("gdb"):
+            r = subprocess.run(["gdb", "-p", str(self.process.pid), "-batch",
+                                "-ex", "thread apply all bt 12"],
+                               capture_output=True, text=True, timeout=60, check=False)
+            print(f"--- stacks of node {self.index}\n{r.stdout[-6000:]}")
 
     def etcdctl(self, *args, check=True, data=None):
         env = dict(os.environ, ETCDCTL_API="3")
@@ -245,6 +252,7 @@ class Cluster:
                     failed = True
                     value = AssertionError(f"node {n.index} ended with status {status}")
             except subprocess.TimeoutExpired:
+                n.print_stacks()
                 n.process.kill()
                 n.process.wait()
                 if not failed:
