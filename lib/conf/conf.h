@@ -171,6 +171,7 @@ struct rp_conf_plan {
 	unsigned shards_count;
 	int control_cpu; /**< -1: floats over all CPUs of the process */
 	bool hugepages;
+	bool hugepages_chosen; /**< by auto: others may take them first, and then it does without */
 	uint32_t memory_mib;
 	bool poll;     /**< shards never sleep */
 	bool over_tcp; /**< links run over our stack; else over kernel sockets */

@@ -208,6 +208,7 @@ static void resolve_memory(struct resolver *r)
 		bool on = r->conf->ports_count > 0 && have >= d->memory_mib;
 
 		d->hugepages = on ? RP_CONF_TRI_ON : RP_CONF_TRI_OFF;
+		r->plan->hugepages_chosen = on;
 		mark(r, "dpdk", "hugepages");
 	}
 	r->plan->memory_mib = d->memory_mib;

@@ -180,7 +180,9 @@ static int start_eal(struct rp_node *n, bool shards_float, const struct failure 
 	rp_eal_config_init(&c);
 	c.program = "ringpostd";
 	c.file_prefix = prefix;
-	c.hugepages = n->plan.hugepages ? RP_EAL_HUGEPAGES_ON : RP_EAL_HUGEPAGES_OFF;
+	c.hugepages = n->plan.hugepages_chosen ? RP_EAL_HUGEPAGES_AUTO
+		      : n->plan.hugepages      ? RP_EAL_HUGEPAGES_ON
+					       : RP_EAL_HUGEPAGES_OFF;
 	c.memory_mib = n->plan.memory_mib;
 	c.shards = n->shards;
 	for (uint32_t i = 0; i < n->shards && !shards_float; i++)

@@ -70,7 +70,7 @@ static void test_virtual_port(void **state)
 	assert_int_equal(resolve("ports: [{device: net_memif0, ipv4: 10.0.0.1/24}]\n"), 0);
 	assert_int_equal(plan.shards_count, 1);
 	assert_false(plan.poll);
-	assert_true(plan.hugepages);
+	assert_true(plan.hugepages && plan.hugepages_chosen);
 	assert_true(plan.over_tcp);
 	assert_int_equal(conf.ports[0].rings, 1);
 	assert_int_equal(plan.memory_mib, 416);
@@ -103,6 +103,9 @@ static void test_hardware_port(void **state)
 
 static void test_refusals(void **state)
 {
+	host_is(2, 100);
+	assert_int_equal(resolve("dpdk: {hugepages: on, memory_mib: 64}\n"), 0);
+	assert_true(plan.hugepages && !plan.hugepages_chosen);
 	host_is(2, 10);
 	assert_true(resolve("shards: {cpus: 5}\n") < 0);
 	assert_int_equal(report.exit_code, RP_EXIT_HOST);
