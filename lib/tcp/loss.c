@@ -173,6 +173,22 @@ static void try_undo(struct tcp_conn *c)
 	}
 }
 
+/*
+ * A peer with segmentation offload puts the options of one large segment into each of the pieces:
+ * they tell of one duplicate together (RFC 2883 4: each is reported once). Such copies carry data,
+ * and the same acknowledgement.
+ */
+static bool dsack_is_new(struct tcp_conn *c, const struct tcp_segment_in *in)
+{
+	const struct tcp_range *b = &in->opt.sack[0], *seen = &c->dsack_seen;
+	bool copy = in->length > 0 && in->ack == c->dsack_seen_ack && b->start == seen->start &&
+		    b->end == seen->end;
+
+	c->dsack_seen = *b;
+	c->dsack_seen_ack = in->ack;
+	return !copy;
+}
+
 /* RFC 8985 6.2 step 4, and the count of retransmissions that were not needed. */
 static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
 {
@@ -264,8 +280,9 @@ void tcp_sack_input(struct tcp_conn *c, const struct tcp_segment_in *in, struct 
 		(rp_seq_leq(b[0].end, in->ack) ||
 			(in->opt.sack_count > 1 && rp_seq_geq(b[0].start, b[1].start) &&
 				rp_seq_leq(b[0].end, b[1].end)))) {
-		r->dsack = true;
-		dsack_received(c, &b[0]);
+		r->dsack = dsack_is_new(c, in);
+		if (r->dsack)
+			dsack_received(c, &b[0]);
 		first = 1;
 	}
 	for (unsigned i = first; i < in->opt.sack_count; i++) {

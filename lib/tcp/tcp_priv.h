@@ -248,6 +248,8 @@ struct tcp_conn {
 	uint32_t tlp_end, dup_bytes, ca_acked;
 	uint32_t sack_cache_count;
 	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
+	struct tcp_range dsack_seen; /* the last one received, and the ACK of its segment */
+	uint32_t dsack_seen_ack;
 	struct tseg *sack_hint;
 	const struct tcp_cc_ops *cc;
 

@@ -49,12 +49,15 @@ static void put32(uint8_t *p, uint32_t v)
 		p[i] = (uint8_t)(v >> (24 - 8 * i));
 }
 
-/* An ACK with SACK blocks, all relative to the stack's first byte. */
-static void sack(struct wire *w, uint32_t ack, unsigned n, const uint32_t (*blocks)[2])
+/* A segment with SACK blocks, all relative to the stack's first byte. */
+static void sack_with(struct wire *w, uint32_t seq, uint32_t length, uint32_t ack, unsigned n,
+	const uint32_t (*blocks)[2])
 {
-	uint8_t o[40] = {1, 1, 8, 10};
+	uint8_t data[MSS], o[40] = {1, 1, 8, 10};
 
-	put32(o + 4, ++w->ts);
+	for (uint32_t i = 0; i < length; i++)
+		data[i] = app_byte(w->app.peer_pattern, seq - 1 + i);
+	put32(o + 4, w->ts);
 	o[12] = o[13] = 1;
 	o[14] = 5;
 	o[15] = (uint8_t)(2 + 8 * n);
@@ -63,11 +66,20 @@ static void sack(struct wire *w, uint32_t ack, unsigned n, const uint32_t (*bloc
 		put32(o + 20 + 8 * i, w->irs + blocks[i][1]);
 	}
 	wire_send(w, &(struct wire_segment){.flags = ACK,
-			     .seq = w->iss + 1,
+			     .seq = w->iss + seq,
 			     .ack = w->irs + ack,
 			     .window = 0xffff,
+			     .data = data,
+			     .length = length,
 			     .options = o,
 			     .options_length = 16 + 8 * n});
+}
+
+/* The same as an ACK without data, later than all before. */
+static void sack(struct wire *w, uint32_t ack, unsigned n, const uint32_t (*blocks)[2])
+{
+	w->ts++;
+	sack_with(w, 1, 0, ack, n, blocks);
 }
 
 static void timeout_backs_off(void **state)
@@ -312,6 +324,38 @@ static void false_recovery_is_undone(void **state)
 	wire_free(w);
 }
 
+/* One report in each piece of a large segment (segmentation offload) is one report. */
+static void copies_of_a_duplicate_sack_undo_nothing(void **state)
+{
+	static const uint32_t again[][2] = {{1, 1 + RICH}};
+	struct wire *w = start(true, 10 * RICH);
+	const struct rp_tcp_counters *n = rp_tcp_counters(w->sim->host[0].stack);
+	uint32_t cwnd;
+
+	for (unsigned i = 0; i < 10; i++)
+		wire_take(w);
+	wire_wait(w, 20000);
+	sack(w, 1, 1, (const uint32_t[][2]){{1 + 3 * RICH, 1 + 9 * RICH}});
+	wire_wait(w, 20000);
+	sack(w, 1, 1, (const uint32_t[][2]){{1 + 3 * RICH, 1 + 10 * RICH}});
+	sack(w, 1 + 10 * RICH, 0, NULL);
+	assert_int_equal(info(w).rtx_segments, 3);
+	cwnd = info(w).cwnd;
+	/* The first of three was only late, and a client that sends says so in four pieces. */
+	w->ts++;
+	for (unsigned i = 0; i < 4; i++)
+		sack_with(w, 1 + i * 100, 100, 1 + 10 * RICH, 1, again);
+	assert_int_equal(n->dsack_rx, 1);
+	assert_int_equal(info(w).undos, 0);
+	assert_int_equal(info(w).cwnd, cwnd);
+	/* Each ACK of its own is another duplicate. */
+	for (unsigned i = 0; i < 2; i++)
+		sack_with(w, 401, 0, 1 + 10 * RICH, 1, again);
+	assert_int_equal(n->dsack_rx, 3);
+	assert_int_equal(info(w).undos, 1);
+	wire_free(w);
+}
+
 static void owner_hears_of_the_timeout(void **state)
 {
 	struct wire *w = wire_new(&plain);
@@ -370,6 +414,7 @@ int main(void)
 		cmocka_unit_test(tail_loss_probe),
 		cmocka_unit_test(acknowledged_while_the_lcore_paused),
 		cmocka_unit_test(false_recovery_is_undone),
+		cmocka_unit_test(copies_of_a_duplicate_sack_undo_nothing),
 		cmocka_unit_test(owner_hears_of_the_timeout),
 		cmocka_unit_test(lost_syn),
 	};
