@@ -29,8 +29,8 @@ class Quickstart:
         assert r.returncode == status, f"{args}: status {r.returncode}\n{r.stdout}{r.stderr}"
         return r.stdout + r.stderr
 
-    def play(self, port):
-        out = self.run("--build", build, "--no-install", "--no-hugepages", "--port", port)
+    def play(self, *args):
+        out = self.run("--build", build, "--no-install", "--no-hugepages", *args)
         rows = [line for line in out.splitlines() if line.endswith("ok")]
         assert len(rows) == 8 and "WRONG" not in out, out
         return out
@@ -69,13 +69,13 @@ def main():
         one = Quickstart(os.path.join(root, "one"), taken, free_port())
         two = Quickstart(os.path.join(root, "two"), free_port(), free_port())
         try:
-            out = one.play("memif")
+            out = one.play("--port", "memif")
             assert f"(127.0.0.1:{taken})" not in out, "a port that is in use was taken"
             first = one.started()
             assert len(first) == 5 and all(running(*e[:2]) for e in first), first
-            two.play("vhost")
+            two.play("--port=vhost")
             assert all(running(*e[:2]) for e in first), "the second one stopped what the first has"
-            one.play("vhost")
+            one.play()
             assert not any(running(*e[:2]) for e in first), "the second run left the first one's"
             second = one.started()
             # A node that was killed cannot clean up; --stop does it.
