@@ -303,7 +303,8 @@ static void ignore_sigpipe(void)
 		signal(SIGPIPE, SIG_IGN);
 }
 
-static int init(struct arguments *a, struct rp_eal_info *info, char *error, size_t error_size)
+static int init(struct arguments *a, bool telemetry, struct rp_eal_info *info, char *error,
+	size_t error_size)
 {
 	char reason[RP_PORT_ERROR_SIZE];
 	uint64_t mark;
@@ -329,6 +330,10 @@ static int init(struct arguments *a, struct rp_eal_info *info, char *error, size
 			"DPDK did not start (%s): %s; arguments: %s", strerror(-rc),
 			*reason ? reason : "no reason given", info->arguments);
 	}
+	/* But for the telemetry socket nothing lives there, and then a killed process leaves
+	 * nothing. */
+	if (!telemetry)
+		remove_runtime_dir(state.runtime_dir);
 	snprintf(info->runtime_dir, sizeof(info->runtime_dir), "%s", state.runtime_dir);
 	return 0;
 }
@@ -353,7 +358,7 @@ int rp_eal_start(const struct rp_eal_config *config, struct rp_eal_info *info_ou
 		config->hugepages == RP_EAL_HUGEPAGES_OFF ? -1 : lock_hugepages(state.runtime_dir);
 	rc = build(&a, config, info, error, error_size);
 	if (rc == 0)
-		rc = init(&a, info, error, error_size);
+		rc = init(&a, config->telemetry, info, error, error_size);
 	else
 		drop(&a);
 	if (lock_fd >= 0)

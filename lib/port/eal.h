@@ -48,7 +48,7 @@ struct rp_eal_info {
 	bool hugepages;		 /**< in use */
 	uint32_t memory_mib;	 /**< given to EAL */
 	uint64_t hugepages_free; /**< 2 MiB pages that were free at start */
-	char runtime_dir[256];	 /**< removed at stop */
+	char runtime_dir[256];	 /**< removed at stop; at start already without telemetry */
 	char arguments[1024];	 /**< as EAL got them, for the log */
 };
 

@@ -29,7 +29,8 @@ DEVICES = {
                        'net_memif0,role=client,socket={s},socket-abstract=yes'),
     'vhost': ('net_vhost0,iface={s}', 'net_virtio_user0,path={s}'),
 }
-RESUME_S = 20.0  # a redial a second, on a machine that may be busy
+START_S = 60.0  # of a process, on a machine that may be very busy
+RESUME_S = 20.0  # from then on: a redial a second
 GROW = 300  # frames that count as "it flows"
 
 
@@ -38,6 +39,7 @@ class Peer:
 
     def __init__(self, args, device, seconds, name):
         self.name = name
+        # As a node that is started again: one name, whose folder it cleans up after a kill.
         self.prefix = 'peer-loss-%d-%s' % (os.getpid(), name)
         self.log = []
         self.stat = {}
@@ -88,10 +90,13 @@ class Failed(Exception):
 
 
 def wait_flow(survivor, peer, what):
-    """Until both ends received GROW frames more than now."""
+    """Until both ends received GROW frames more than now; the time since both had a port."""
     begin = time.monotonic()
+    both = False
     base = survivor.rx()
-    while time.monotonic() - begin < RESUME_S:
+    while time.monotonic() - begin < (RESUME_S if both else START_S):
+        if not both and survivor.stat and peer.stat:
+            both, begin = True, time.monotonic()
         if not survivor.alive():
             raise Failed('%s: the survivor died, status %s' % (what, survivor.process.returncode))
         if not peer.alive():
@@ -100,7 +105,7 @@ def wait_flow(survivor, peer, what):
             return time.monotonic() - begin
         time.sleep(0.01)
     raise Failed('%s: no traffic within %.0f s: survivor %s, peer %s'
-                 % (what, RESUME_S, survivor.stat, peer.stat))
+                 % (what, RESUME_S if both else START_S, survivor.stat, peer.stat))
 
 
 def be_hasty(path, args, peers):
@@ -144,12 +149,12 @@ def run(args, folder, peers):
     listener, dialer = (d.format(s=os.path.join(folder, 'port.sock')) for d in DEVICES[args.kind])
     mine, other = (listener, dialer) if args.survivor == 'listener' else (dialer, listener)
     number = getattr(signal, 'SIG' + args.signal)
-    seconds = int(60 + args.times * (RESUME_S + 10))
+    seconds = int(START_S + args.times * (START_S + RESUME_S))
     survivor = Peer(args, mine, seconds, 'survivor')
     peers.append(survivor)
     resumes = []
     for i in range(args.times):
-        peer = Peer(args, other, seconds, 'peer%d' % i)
+        peer = Peer(args, other, seconds, 'peer')
         peers.append(peer)
         resumes.append(wait_flow(survivor, peer, 'round %d' % i))
         time.sleep(args.load_s)
@@ -159,21 +164,20 @@ def run(args, folder, peers):
         if peer.stat.get('bad', 0) > 0:
             raise Failed('round %d: the peer got %d torn frames' % (i, peer.stat['bad']))
         peers.remove(peer)
+        if os.path.exists('/var/run/dpdk/' + peer.prefix):
+            raise Failed('round %d: the peer left its runtime folder' % i)
         if not survivor.alive():
             raise Failed('round %d: the survivor died, status %s'
                          % (i, survivor.process.returncode))
     # What a killed process left is cleaned up by the one that starts in its place.
-    peer = Peer(args, other, seconds, 'last')
+    peer = Peer(args, other, seconds, 'peer')
     peers.append(peer)
     wait_flow(survivor, peer, 'the last peer')
     for p in (peer, survivor):
         status = p.stop(signal.SIGTERM)
         if status != 0:
             raise Failed('the %s ended with %s, figures %s' % (p.name, status, p.stat))
-    prefixes = [peer.prefix, survivor.prefix]
-    if args.signal == 'TERM':
-        prefixes += ['peer-loss-%d-peer%d' % (os.getpid(), i) for i in range(args.times)]
-    left = left_behind(folder, prefixes)
+    left = left_behind(folder, [peer.prefix, survivor.prefix])
     if left:
         raise Failed('left behind: %s' % ', '.join(left))
     print('%s, survivor %s, SIG%s, %d times: back within %.2f s at most, %.2f s at the median; '
