@@ -221,6 +221,11 @@ void *rp_grpc_conn_user(const struct rp_grpc_conn *c)
 	return c->user;
 }
 
+const char *rp_grpc_conn_peer(const struct rp_grpc_conn *c)
+{
+	return "127.0.0.1:4711";
+}
+
 bool rp_grpc_conn_is_local(const struct rp_grpc_conn *c)
 {
 	return !c->remote;
