@@ -223,6 +223,7 @@ static struct dl_peer *peer_get(struct rp_deliver *d, uint64_t node)
 	rp_list_init(&p->txs);
 	rp_list_init(&p->rxs);
 	rp_list_init(&p->ready);
+	rp_list_init(&p->gated);
 	rp_list_init(&p->dirty_tx);
 	rp_list_init(&p->dirty_rx);
 	rp_list_init(&p->needy);
@@ -415,10 +416,11 @@ static void peer_send(struct dl_peer *p)
 			struct dl_flow *f =
 				rp_list_entry(rp_list_pop_front(&p->ready), struct dl_flow, ready);
 
-			if (dl_flow_pump(f)) {
-				moved = true;
-				left--;
-			}
+			bool sent = dl_flow_pump(f);
+
+			/* One that may not begin a message makes way for those that have. */
+			moved |= sent || !rp_list_empty(&f->ready);
+			left -= sent;
 			dl_flow_update(f);
 		}
 	}
@@ -427,7 +429,8 @@ static void peer_send(struct dl_peer *p)
 static bool peer_has_work(const struct dl_peer *p)
 {
 	return !rp_list_empty(&p->dirty_rx) || !rp_list_empty(&p->dirty_tx) ||
-	       !rp_list_empty(&p->ready) || !rp_list_empty(&p->lane) || p->ack_pending != 0;
+	       !rp_list_empty(&p->ready) || p->ack_pending != 0 ||
+	       (!rp_list_empty(&p->lane) && (p->lane_started || dl_head_allowed(p)));
 }
 
 static void peer_pump(struct dl_peer *p, uint64_t now_ns)

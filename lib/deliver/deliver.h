@@ -174,9 +174,16 @@ struct rp_deliver_config {
 	uint32_t peer_messages_max; /**< links.peer_queue_frames: the same over all queues of a node
 				     */
 	uint32_t messages_max;	    /**< over all nodes */
-	uint64_t idle_ns;	    /**< deliver.idle_s */
-	uint64_t credit_idle_ns;    /**< unused credit goes back after it; 0 = 1 s */
-	uint64_t stall_ns;	    /**< DISPATCH_TIMEOUT; 0 = 5 s */
+	/**
+	 * Messages are begun while fewer frames than this are out for a node and not answered; 0 =
+	 * no bound. For a shard that posts its frames to another one, which cannot refuse them;
+	 * what comes on top is bounded by peer_budget_bytes and by what the node itself has
+	 * outstanding.
+	 */
+	uint32_t peer_frames_max;
+	uint64_t idle_ns;	 /**< deliver.idle_s */
+	uint64_t credit_idle_ns; /**< unused credit goes back after it; 0 = 1 s */
+	uint64_t stall_ns;	 /**< DISPATCH_TIMEOUT; 0 = 5 s */
 	bool unary_fallback;
 	uint32_t unary_window;	  /**< outstanding a node; 0 = 64 */
 	struct rte_mempool *pool; /**< borrow: frames, copies, indirect mbufs */

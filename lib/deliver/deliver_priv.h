@@ -64,6 +64,7 @@ struct dl_msg {
 	struct dl_flow *flow;
 	struct rp_qmsg q; /* q.name lies in the flow or the rx */
 	uint32_t bytes;	  /* of the payload */
+	uint32_t frames;  /* sent, and not answered */
 	uint32_t seq;	  /* control */
 	bool sent;	  /* at least in part */
 	/* Towards us: the result of on_msg(), DL_UNANSWERED before. */
@@ -174,9 +175,11 @@ struct dl_peer {
 	uint32_t bundle;
 	bool up, unary, blocked, gone;
 	bool room_wanted, room_due;
-	struct rp_list work; /* in d->work while the pump has something to do */
+	struct rp_list work;  /* in d->work while the pump has something to do */
+	struct rp_list gated; /* flows that may not begin a message: peer_frames_max */
 	struct rp_list flows, txs, rxs, ready, dirty_tx, dirty_rx, needy, partials;
 	uint32_t messages, tx_count, rx_count, partial_count;
+	uint32_t frames_open; /* of messages that are not answered */
 	uint64_t credit_given;
 	struct dl_rx *whole; /* has the credit for one whole message beyond the budget */
 
@@ -264,6 +267,8 @@ void dl_flow_park(struct dl_flow *f, uint64_t now_ns);
 void dl_flow_refuse(struct dl_flow *f, enum rp_qstatus status, uint64_t now_ns);
 /* Hands back everything for the peer that is not waiting for an RPC (or that, too). */
 void dl_peer_lose(struct dl_peer *p, bool with_busy, uint64_t now_ns);
+/* Whether a message may begin now: peer_frames_max. */
+bool dl_head_allowed(const struct dl_peer *p);
 bool dl_flow_pump(struct dl_flow *f);
 bool dl_lane_pump(struct dl_peer *p);
 void dl_control_confirm(struct dl_peer *p, const struct dl_control_took *t);

@@ -95,6 +95,31 @@ void dl_flow_release(struct dl_flow *f)
 	flow_free(f);
 }
 
+bool dl_head_allowed(const struct dl_peer *p)
+{
+	uint32_t max = p->d->config.peer_frames_max;
+
+	return max == 0 || p->frames_open < max;
+}
+
+/* One more frame of the message is out. */
+static void frame_count(struct dl_peer *p, struct dl_msg *m)
+{
+	m->frames++;
+	p->frames_open++;
+}
+
+/* The message is answered, or its frames are lost. */
+static void frames_done(struct dl_peer *p, struct dl_msg *m)
+{
+	p->frames_open -= m->frames;
+	m->frames = 0;
+	if (!dl_head_allowed(p) || (rp_list_empty(&p->gated) && rp_list_empty(&p->lane)))
+		return;
+	rp_list_splice_back(&p->ready, &p->gated);
+	dl_peer_mark(p);
+}
+
 void dl_msg_free(struct rp_deliver *d, struct dl_msg *m)
 {
 	rte_pktmbuf_free(m->q.payload);
@@ -133,6 +158,7 @@ struct dl_msg *dl_flow_pop(struct dl_flow *f)
 	}
 	f->count--;
 	f->peer->messages--;
+	frames_done(f->peer, m);
 	room_check(f);
 	return m;
 }
@@ -179,6 +205,7 @@ void dl_flow_rewind(struct dl_flow *f, bool repeat)
 			f->peer->d->counters.repeats++;
 		}
 		m->sent = false;
+		frames_done(f->peer, m);
 		rp_list_unlink(&m->lane);
 	}
 	f->next = NULL;
@@ -304,6 +331,10 @@ bool dl_flow_pump(struct dl_flow *f)
 
 	if (!flow_sendable(f))
 		return false;
+	if (head && !dl_head_allowed(f->peer)) {
+		rp_list_push_back(&f->peer->gated, &f->ready);
+		return false;
+	}
 	n = RP_MIN((uint64_t)(head ? m->bytes : f->cursor.left), tx->bytes_limit - tx->bytes_sent);
 	n = RP_MIN(n, (uint64_t)RP_FRAME_CHUNK_BYTES);
 	h.handle = tx->remote;
@@ -312,6 +343,7 @@ bool dl_flow_pump(struct dl_flow *f)
 		return false;
 	tx->bytes_sent += n;
 	m->sent = true;
+	frame_count(f->peer, m);
 	if (head)
 		tx->seq_sent++;
 	if (f->cursor.left == 0) {
@@ -346,7 +378,7 @@ bool dl_lane_pump(struct dl_peer *p)
 	bool head = !p->lane_started;
 	uint32_t n;
 
-	if (head && p->ring_tail - p->ring_head > d->ring_mask)
+	if (head && (p->ring_tail - p->ring_head > d->ring_mask || !dl_head_allowed(p)))
 		return false;
 	n = RP_MIN(head ? m->bytes : p->lane_cursor.left, (uint32_t)RP_FRAME_CHUNK_BYTES);
 	frame = dl_frame_next(d, m, &h, &p->lane_cursor, &p->lane_started, n, &extra, true);
@@ -357,6 +389,7 @@ bool dl_lane_pump(struct dl_peer *p)
 		m->seq = p->ring_tail;
 		p->ring[p->ring_tail++ & d->ring_mask] = m;
 	}
+	frame_count(p, m);
 	if (p->lane_cursor.left == 0) {
 		p->lane_started = false;
 		rp_list_unlink(&m->lane);
@@ -387,6 +420,7 @@ void dl_control_confirm(struct dl_peer *p, const struct dl_control_took *t)
 		rp_list_unlink(&m->entry);
 		f->count--;
 		p->messages--;
+		frames_done(p, m);
 		room_check(f);
 		dl_msg_free(d, m);
 		dl_flow_release(f);

@@ -170,7 +170,8 @@ void link_bundle_receive(struct link_conn *c, uint64_t now_ns)
 	}
 }
 
-int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+static int bundle_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame,
+	uint32_t frames_max)
 {
 	struct link_peer *p = link_peer_of(l, node);
 
@@ -178,7 +179,7 @@ int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte
 		l->counters.stale_frames++;
 		return -ENOTCONN;
 	}
-	if (p->tail - p->head >= l->config.peer_queue_frames) {
+	if (p->tail - p->head >= frames_max) {
 		l->counters.queue_full++;
 		p->room_wanted = true;
 		return -EAGAIN;
@@ -188,11 +189,23 @@ int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte
 	return 0;
 }
 
+int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+{
+	return bundle_send(l, node, bundle, frame, l->config.peer_queue_frames);
+}
+
+int rp_links_send_posted(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+{
+	return bundle_send(l, node, bundle, frame, l->config.posted_frames);
+}
+
 uint32_t rp_links_room(const struct rp_links *l, uint64_t node)
 {
 	const struct link_peer *p = link_peer_of(l, node);
 
-	return p && p->up ? l->config.peer_queue_frames - (p->tail - p->head) : 0;
+	if (!p || !p->up || p->tail - p->head >= l->config.peer_queue_frames)
+		return 0;
+	return l->config.peer_queue_frames - (p->tail - p->head);
 }
 
 static bool batch_heartbeat(

@@ -23,8 +23,10 @@ static bool config_ok(const struct rp_links_config *c)
 		return false;
 	return c->heartbeat_ns > 0 && c->dead_after_ns > c->heartbeat_ns &&
 	       c->handshake_grace_ns > 0 && c->peer_queue_frames > 0 &&
-	       c->peer_queue_frames <= 1u << 24 && c->peers_max > 0 &&
-	       c->peers_max <= RP_PEERS_MAX && c->handshakes_max > 0 && c->handshakes_max <= 65536;
+	       c->peer_queue_frames <= 1u << 24 && c->posted_frames <= 1u << 26 &&
+	       (c->posted_frames == 0 || c->posted_frames >= c->peer_queue_frames) &&
+	       c->peers_max > 0 && c->peers_max <= RP_PEERS_MAX && c->handshakes_max > 0 &&
+	       c->handshakes_max <= 65536;
 }
 
 static bool tables_create(struct rp_links *l)
@@ -79,6 +81,8 @@ struct rp_links *rp_links_create(
 		memcpy(l->secret_previous, config->secret_previous, config->secret_previous_length);
 		l->config.secret_previous = l->secret_previous;
 	}
+	if (l->config.posted_frames == 0)
+		l->config.posted_frames = 4 * l->config.peer_queue_frames;
 	if (l->config.redial_ns_min == 0)
 		l->config.redial_ns_min = LINK_REDIAL_NS_MIN;
 	if (l->config.redial_ns_max == 0)
@@ -179,7 +183,7 @@ static struct link_peer *peer_create(struct rp_links *l, uint64_t node)
 
 	if (!p)
 		return NULL;
-	while (slots < l->config.peer_queue_frames)
+	while (slots < l->config.posted_frames)
 		slots *= 2;
 	p->ring = calloc(slots, sizeof(struct rte_mbuf *));
 	if (!p->ring) {

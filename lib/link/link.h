@@ -142,6 +142,8 @@ struct rp_links_config {
 	uint64_t redial_ns_min,
 		redial_ns_max;	    /**< back-off doubles from one to the other; 0 = 50 ms, 2 s */
 	uint32_t peer_queue_frames; /**< frames that wait for one peer */
+	uint32_t posted_frames; /**< the same, with those of rp_links_send_posted(); 0 = 4 times it
+				 */
 	uint32_t peers_max;
 	uint32_t handshakes_max;  /**< inbound, in flight */
 	struct rte_mempool *pool; /**< borrow: headers, copies and indirect mbufs */
@@ -174,6 +176,13 @@ void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns);
  * follows. -ENOTCONN: no bundle, or another one than `bundle`; not taken.
  */
 int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
+/**
+ * The same for a frame that another shard has posted to this one: its sender cannot take it back,
+ * so it may go beyond peer_queue_frames, up to posted_frames. The sender bounds itself, by
+ * peer_frames_max of lib/deliver.
+ */
+int rp_links_send_posted(
+	struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
 /** Frames that rp_links_send() would take now; 0 without a bundle. */
 uint32_t rp_links_room(const struct rp_links *l, uint64_t node);
 /** Gives what was queued to the transports; once a loop turn, after all senders. */

@@ -70,7 +70,7 @@ struct link_peer {
 	uint64_t dial_since_ns; /* first dial since the bundle was down */
 	enum rp_link_refusal last_refusal;
 
-	struct rte_mbuf **ring; /* peer_queue_frames slots, a power of two above it */
+	struct rte_mbuf **ring; /* posted_frames slots, or a power of two above it */
 	uint32_t ring_mask, head, tail;
 	struct rte_mbuf *pending; /* a batch that the transport refused */
 	bool blocked, room_wanted;

@@ -250,6 +250,33 @@ static void limits_push_back(void **state)
 	world_end();
 }
 
+static void frames_that_are_out_are_bounded(void **state)
+{
+	struct rp_deliver_config c = world_config();
+	struct tnode *a = &tnodes[0];
+	uint32_t most = 0;
+
+	c.peer_frames_max = 20;
+	world_start(&c, 1, 1);
+	a->out.cap = 4096;
+	world_up();
+	for (int q = 0; q < QUEUES; q++) {
+		a->flows[q].size_max = 100000;
+		for (int i = 0; i < 40; i++)
+			assert_int_equal(flow_send(a, &a->flows[q]), 0);
+	}
+	for (int i = 0; i < 3000; i++, now += MS) {
+		world_turn(3);
+		most = RP_MAX(most, a->out.tail - a->out.head);
+	}
+	world_run(500 * MS);
+	assert_int_equal(a->took, QUEUES * 40);
+	/* Heads, OPENs, and what the credit of those that have begun lets through. */
+	assert_in_range(most, 20, 20 + QUEUES + 40);
+	assert_false(rp_deliver_poll(a->d[0], now));
+	world_end();
+}
+
 static void a_refused_stream_goes_by_unary(void **state)
 {
 	struct rp_deliver_config c = world_config();
@@ -410,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(too_large_is_refused_at_both_ends),
 		cmocka_unit_test(limits_push_back),
+		cmocka_unit_test(frames_that_are_out_are_bounded),
 		cmocka_unit_test(a_refused_stream_goes_by_unary),
 		cmocka_unit_test(control_frames_need_no_credit),
 		cmocka_unit_test(control_is_sent_again_after_a_loss),

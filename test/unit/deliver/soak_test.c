@@ -88,6 +88,7 @@ static void full_queues_both_ways_do_not_deadlock(void **state)
 	c.window_messages = 4;
 	c.peer_budget_bytes = 8192;
 	c.unary_fallback = false;
+	c.peer_frames_max = 3;
 	world_start(&c, 1, 2);
 	world_sizes(400000);
 	tnodes[0].out.cap = tnodes[1].out.cap = 4;

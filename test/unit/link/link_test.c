@@ -162,19 +162,30 @@ static void full_queue_pushes_back(void **state)
 	assert_int_equal(rp_links_room(nodes[0].links, NODE_B), 0);
 	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), -EAGAIN);
 	assert_int_equal(COUNTERS(0)->queue_full, 2);
+	/* What another shard has posted goes beyond the bound, up to one of its own. */
+	for (int i = 0; i < 3 * 64; i++) {
+		struct rte_mbuf *posted = frame_make(64 + (uint32_t)i);
+
+		assert_int_equal(
+			rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, posted), 0);
+	}
+	assert_int_equal(rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, m), -EAGAIN);
+	assert_int_equal(rp_links_room(nodes[0].links, NODE_B), 0);
 	/* What the transport has no space for waits, too. */
-	net.space_max = 8000;
+	net.space_max = 12000;
 	turn();
 	assert_int_equal(nodes[0].rooms, 0);
 	net.hole = false;
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < 2000; i++)
 		turn();
 	assert_int_equal(nodes[0].rooms, 1);
-	assert_int_equal(nodes[1].frames, 64);
+	assert_int_equal(nodes[1].frames, 4 * 64);
+	rte_pktmbuf_free(m);
+	m = frame_make(4 * 64);
 	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), 0);
 	turn();
 	turn();
-	assert_int_equal(nodes[1].frames, 65);
+	assert_int_equal(nodes[1].frames, 4 * 64 + 1);
 	assert_int_equal(nodes[1].frame_bad, 0);
 	world_end();
 }
