@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <rte_mbuf.h>
 
 #include <base/units.h>
@@ -53,61 +57,90 @@ static inline uint64_t csum_tail(const uint8_t *p, size_t length)
 	return sum;
 }
 
+/* Most bytes of one pass: its sums of signed words must fit in 32 bits. */
+#define CSUM_PASS_BYTES 65536u
+
+#ifdef __x86_64__
 /*
- * The body of the sum with vectors of `WIDTH` bytes; what is left is less than one of them. Each
- * load has a variable of its own: an array of them would go through the stack.
+ * Vectors have one instruction that multiplies and adds pairs of words, for signed ones. So each
+ * word is taken 0x8000 less, which flipping its top bit does, and that is put right at the end.
  */
-#define CSUM_VECTORS(WIDTH)                                                                        \
-	typedef uint64_t vector __attribute__((vector_size(WIDTH)));                               \
-	typedef uint64_t there __attribute__((vector_size(WIDTH), aligned(1), may_alias));         \
-	const vector low = (vector){0} + 0xffffffff;                                               \
-	vector a = {0}, b = {0}, c = {0}, d = {0};                                                 \
-	for (; length >= 4 * WIDTH; p += 4 * WIDTH, length -= 4 * WIDTH) {                         \
-		vector v0 = *(const there *)p, v1 = *(const there *)(p + WIDTH);                   \
-		vector v2 = *(const there *)(p + 2 * WIDTH), v3 = *(const there *)(p + 3 * WIDTH); \
-		a += v0 & low;                                                                     \
-		b += v0 >> 32;                                                                     \
-		c += v1 & low;                                                                     \
-		d += v1 >> 32;                                                                     \
-		a += v2 & low;                                                                     \
-		b += v2 >> 32;                                                                     \
-		c += v3 & low;                                                                     \
-		d += v3 >> 32;                                                                     \
-	}                                                                                          \
-	for (; length >= WIDTH; p += WIDTH, length -= WIDTH) {                                     \
-		vector v0 = *(const there *)p;                                                     \
-		a += v0 & low;                                                                     \
-		b += v0 >> 32;                                                                     \
-	}                                                                                          \
-	a += b;                                                                                    \
-	c += d;                                                                                    \
-	a += c
+static inline uint16_t csum_finish(__m128i sums, size_t words, const uint8_t *rest, size_t length)
+{
+	int64_t sum;
+
+	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
+	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1));
+	sum = _mm_cvtsi128_si32(sums) + 0x8000 * (int64_t)words;
+	return rp_csum_fold((uint64_t)sum + csum_tail(rest, length));
+}
 
 static uint16_t csum_by_16(const uint8_t *p, size_t length)
 {
-	CSUM_VECTORS(16);
-	return rp_csum_fold(csum_halves(a[0]) + csum_halves(a[1]) + csum_tail(p, length));
+	const __m128i flip = _mm_set1_epi16(INT16_MIN), one = _mm_set1_epi16(1);
+	size_t words = length / 16 * 8;
+	__m128i sums = _mm_setzero_si128();
+
+	for (; length >= 16; p += 16, length -= 16) {
+		__m128i v = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), flip);
+
+		sums = _mm_add_epi32(sums, _mm_madd_epi16(v, one));
+	}
+	return csum_finish(sums, words, p, length);
 }
 
-#ifdef __x86_64__
-__attribute__((target("avx2,tune=haswell"))) static uint16_t csum_by_32(
-	const uint8_t *p, size_t length)
+#define CSUM_AVX2 __attribute__((target("avx2,tune=haswell")))
+
+CSUM_AVX2 static inline __m256i csum_pairs(const uint8_t *p)
 {
-	CSUM_VECTORS(32);
-	return rp_csum_fold(csum_halves(a[0]) + csum_halves(a[1]) + csum_halves(a[2]) +
-			    csum_halves(a[3]) + csum_tail(p, length));
+	__m256i v = _mm256_loadu_si256((const __m256i *)p);
+
+	v = _mm256_xor_si256(v, _mm256_set1_epi16(INT16_MIN));
+	return _mm256_madd_epi16(v, _mm256_set1_epi16(1));
+}
+
+CSUM_AVX2 static uint16_t csum_by_32(const uint8_t *p, size_t length)
+{
+	size_t words = length / 32 * 16;
+	__m256i a = _mm256_setzero_si256(), b = a;
+
+	for (; length >= 128; p += 128, length -= 128) {
+		a = _mm256_add_epi32(a, _mm256_add_epi32(csum_pairs(p), csum_pairs(p + 32)));
+		b = _mm256_add_epi32(b, _mm256_add_epi32(csum_pairs(p + 64), csum_pairs(p + 96)));
+	}
+	for (; length >= 32; p += 32, length -= 32)
+		a = _mm256_add_epi32(a, csum_pairs(p));
+	a = _mm256_add_epi32(a, b);
+	return csum_finish(_mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)),
+		words, p, length);
+}
+
+static uint16_t csum_pass(const uint8_t *p, size_t length)
+{
+	return length >= 128 && __builtin_cpu_supports("avx2") ? csum_by_32(p, length)
+							       : csum_by_16(p, length);
+}
+#else
+static uint16_t csum_pass(const uint8_t *p, size_t length)
+{
+	uint64_t sum = 0;
+
+	for (; length >= 32; p += 32, length -= 32)
+		sum += csum_word(p) + csum_word(p + 8) + csum_word(p + 16) + csum_word(p + 24);
+	return rp_csum_fold(sum + csum_tail(p, length));
 }
 #endif
 
 uint16_t rp_csum_bytes(const void *data, size_t length)
 {
+	const uint8_t *p = data;
+	uint64_t sum = 0;
+
 	if (length < 32)
-		return rp_csum_fold(csum_tail(data, length));
-#ifdef __x86_64__
-	if (length >= 128 && __builtin_cpu_supports("avx2"))
-		return csum_by_32(data, length);
-#endif
-	return csum_by_16(data, length);
+		return rp_csum_fold(csum_tail(p, length));
+	for (; length > CSUM_PASS_BYTES; p += CSUM_PASS_BYTES, length -= CSUM_PASS_BYTES)
+		sum += csum_pass(p, CSUM_PASS_BYTES);
+	return rp_csum_fold(sum + csum_pass(p, length));
 }
 
 uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length)
