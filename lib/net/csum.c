@@ -65,7 +65,8 @@ static inline uint64_t csum_tail(const uint8_t *p, size_t length)
  * Vectors have one instruction that multiplies and adds pairs of words, for signed ones. So each
  * word is taken 0x8000 less, which flipping its top bit does, and that is put right at the end.
  */
-static inline uint16_t csum_finish(__m128i sums, size_t words, const uint8_t *rest, size_t length)
+__attribute__((always_inline)) static inline uint16_t csum_finish(
+	__m128i sums, size_t words, const uint8_t *rest, size_t length)
 {
 	int64_t sum;
 

@@ -5,26 +5,22 @@
 #define IP_MF_AND_OFFSET 0x3fff
 #define TCP_HEADER_BYTES 20
 
-/* Whole words are stored and the sum is made of values: reading back what was just written in other
- * sizes would wait for the stores. */
+/* Whole words are stored, one by one, and the sum is made of values: reading back what was just
+ * written in other sizes would wait for the stores. */
 void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint32_t dst,
 	uint16_t total_length)
 {
 	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
-	const uint32_t words[5] = {
-		rte_cpu_to_be_32(0x45u << 24 | total_length),
-		RTE_BE32(IP_DF),
-		rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16),
-		net->addr,
-		dst,
-	};
+	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | total_length), second = RTE_BE32(IP_DF);
+	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
+	uint64_t sum = (uint64_t)first + second + third + net->addr + dst;
 	uint8_t *p = (uint8_t *)ip;
-	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(words); i++) {
-		memcpy(p + 4 * i, &words[i], sizeof(words[i]));
-		sum += words[i];
-	}
+	net_store32(p, first);
+	net_store32(p + 4, second);
+	net_store32(p + 8, third);
+	net_store32(p + 12, net->addr);
+	net_store32(p + 16, dst);
 	if (!net->iface.tx_csum_ip)
 		ip->checksum = (uint16_t)~rp_csum_fold(sum);
 }

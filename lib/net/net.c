@@ -176,15 +176,13 @@ static struct rte_mbuf *net_chop(struct rte_mbuf *m, uint32_t length)
 	return m;
 }
 
-struct rte_mbuf *net_pull(struct rp_net *net, struct rte_mbuf *m, uint32_t length)
+struct rte_mbuf *net_pull_chain(struct rp_net *net, struct rte_mbuf *m, uint32_t length)
 {
 	struct rte_mbuf *head, *rest;
 	uint64_t flags = m->ol_flags;
 	uint32_t pkt_len = m->pkt_len;
 
 	RP_ASSERT(length <= m->pkt_len);
-	if (m->data_len >= length)
-		return m;
 	head = rte_pktmbuf_alloc(net->control_pool);
 	if (!head || rte_pktmbuf_tailroom(head) < length) {
 		net->counters->drop_nomem_rx++;
@@ -259,9 +257,11 @@ static bool net_rx_frame(
 		rte_pktmbuf_free(m);
 		return false;
 	}
-	m = net_unshare(net, m);
-	if (!m)
-		return false;
+	if (m->next || rte_mbuf_refcnt_read(m) != 1) {
+		m = net_unshare(net, m);
+		if (!m)
+			return false;
+	}
 	m = net_pull(net, m, NET_ETH_BYTES);
 	if (!m)
 		return false;

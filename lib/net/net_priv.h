@@ -110,6 +110,11 @@ static inline uint32_t net_load32(const uint8_t *p)
 	return v;
 }
 
+static inline void net_store32(uint8_t *p, uint32_t v)
+{
+	memcpy(p, &v, sizeof(v));
+}
+
 /** The IPv4 address in `ip`, network order. */
 static inline uint32_t net_ip4_of(const union rp_ip *ip)
 {
@@ -127,8 +132,12 @@ static inline union rp_ip net_ip_from32(uint32_t addr)
 bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control);
 /** A control mbuf with `length` bytes appended and room in front, or NULL, counted. */
 struct rte_mbuf *net_alloc_control(struct rp_net *net, uint16_t length);
+struct rte_mbuf *net_pull_chain(struct rp_net *net, struct rte_mbuf *m, uint32_t length);
 /** Makes the first `length` bytes lie in the first segment. NULL: freed and counted. */
-struct rte_mbuf *net_pull(struct rp_net *net, struct rte_mbuf *m, uint32_t length);
+static inline struct rte_mbuf *net_pull(struct rp_net *net, struct rte_mbuf *m, uint32_t length)
+{
+	return __builtin_expect(m->data_len >= length, 1) ? m : net_pull_chain(net, m, length);
+}
 /** Cuts the chain behind `length` bytes; `length` is at most what it has and not 0. */
 void net_trim_to(struct rte_mbuf *m, uint32_t length);
 

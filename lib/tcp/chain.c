@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/tcp_priv.h>
 
+static inline void chain_link(struct tcp_chain *chain, struct rte_mbuf *m)
+{
+	if (chain->tail)
+		chain->tail->next = m;
+	else
+		chain->head = m;
+	chain->tail = m;
+	chain->bytes += m->data_len;
+	chain->mbufs++;
+}
+
 void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m)
 {
 	while (m) {
 		struct rte_mbuf *next = m->next;
 
-		m->next = NULL;
-		m->nb_segs = 1;
-		m->pkt_len = m->data_len;
-		if (m->data_len == 0) {
-			rte_pktmbuf_free_seg(m);
-		} else {
-			if (chain->tail)
-				chain->tail->next = m;
-			else
-				chain->head = m;
-			chain->tail = m;
-			chain->bytes += m->data_len;
-			chain->mbufs++;
+		if (next) {
+			m->next = NULL;
+			m->nb_segs = 1;
 		}
+		m->pkt_len = m->data_len;
+		if (m->data_len > 0)
+			chain_link(chain, m);
+		else
+			rte_pktmbuf_free_seg(m);
 		m = next;
 	}
 }
@@ -65,6 +71,13 @@ struct rte_mbuf *tcp_mbuf_cut(struct rte_mbuf *m, uint32_t from, uint32_t length
 		rte_pktmbuf_free(m);
 		return NULL;
 	}
+	if (!m->next) {
+		m->data_off = (uint16_t)(m->data_off + from);
+		m->data_len = (uint16_t)length;
+		m->pkt_len = length;
+		m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+		return m;
+	}
 	while (m->data_len <= from) {
 		struct rte_mbuf *next = m->next;
 
@@ -91,11 +104,29 @@ struct rte_mbuf *tcp_mbuf_cut(struct rte_mbuf *m, uint32_t from, uint32_t length
 	return m;
 }
 
+/* A new mbuf that refers to `length` bytes from `from` of one segment; NULL: pool empty. */
+static struct rte_mbuf *mbuf_piece(
+	struct rte_mempool *pool, struct rte_mbuf *m, uint32_t from, uint32_t length)
+{
+	struct rte_mbuf *piece = rte_pktmbuf_alloc(pool);
+
+	if (!piece)
+		return NULL;
+	rte_pktmbuf_attach(piece, m);
+	piece->data_off = (uint16_t)(m->data_off + from);
+	piece->data_len = (uint16_t)length;
+	piece->pkt_len = length;
+	piece->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	return piece;
+}
+
 struct rte_mbuf *tcp_mbuf_slice(
 	struct rte_mempool *pool, struct rte_mbuf *m, uint32_t from, uint32_t length)
 {
 	struct tcp_chain out = {0};
 
+	if (from + length <= m->data_len && length > 0)
+		return mbuf_piece(pool, m, from, length);
 	for (; length > 0; m = m->next) {
 		struct rte_mbuf *piece;
 		uint32_t n;
@@ -104,18 +135,13 @@ struct rte_mbuf *tcp_mbuf_slice(
 			from -= m->data_len;
 			continue;
 		}
-		piece = rte_pktmbuf_alloc(pool);
+		n = RP_MIN(length, m->data_len - from);
+		piece = mbuf_piece(pool, m, from, n);
 		if (!piece) {
 			tcp_chain_free(&out);
 			return NULL;
 		}
-		n = RP_MIN(length, m->data_len - from);
-		rte_pktmbuf_attach(piece, m);
-		piece->data_off = (uint16_t)(m->data_off + from);
-		piece->data_len = (uint16_t)n;
-		piece->next = NULL;
-		piece->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
-		tcp_chain_append(&out, piece);
+		chain_link(&out, piece);
 		from = 0;
 		length -= n;
 	}

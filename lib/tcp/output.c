@@ -4,22 +4,24 @@
 /* Frames of one packet header: Ethernet and IP are filled in by the network layer. */
 #define OUT_HEADERS (RP_NET_HEADROOM + TCP_HEADER_BYTES)
 
+static inline void out_word(uint8_t *p, uint32_t value)
+{
+	value = rte_cpu_to_be_32(value);
+	memcpy(p, &value, sizeof(value));
+}
+
 /* The TCP header of a new packet; options lie behind it already. */
 static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq, uint32_t ack,
 	uint8_t flags, uint16_t window, unsigned options)
 {
-	/* In whole words, as the checksum is going to read them. */
-	const uint32_t words[5] = {
-		rte_cpu_to_be_32((uint32_t)key->local_port << 16 | key->remote_port),
-		rte_cpu_to_be_32(seq), rte_cpu_to_be_32(ack),
-		rte_cpu_to_be_32(
-			(TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window),
-		0, /* checksum, urgent pointer */
-	};
 	uint8_t *h = rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM);
 
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(words); i++)
-		memcpy(h + 4 * i, &words[i], sizeof(words[i]));
+	/* In whole words, as the checksum is going to read them. */
+	out_word(h, (uint32_t)key->local_port << 16 | key->remote_port);
+	out_word(h + 4, seq);
+	out_word(h + 8, ack);
+	out_word(h + 12, (TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window);
+	out_word(h + 16, 0); /* checksum, urgent pointer */
 }
 
 /* Fetches a line in order to write it. Compilers do it for reading, as long as x86-64 has no more
