@@ -175,18 +175,17 @@ static void begin_run(struct perf_session *s, uint64_t now_ns)
 static void end_run(struct perf_session *s, const struct perf_body *b, uint64_t now_ns)
 {
 	struct perf_result *r = &s->results[s->test_index];
-	uint32_t over = s->channel->overhead;
 
 	if (s->warmup) {
 		s->warmup = false;
 	} else {
-		r->size = s->message_bytes + over;
+		r->size = s->message_bytes + s->channel->overhead;
 		r->elapsed_ns = now_ns - s->begin_ns;
 		r->sent = s->messages;
-		r->bytes_sent = s->bytes + s->messages * over;
+		r->bytes_sent = s->bytes;
 		r->sum_sent = perf_sum_value(&s->sum);
 		r->received = b->messages;
-		r->bytes_received = b->bytes + b->messages * over;
+		r->bytes_received = b->bytes;
 		r->sum_received = b->sum;
 		r->faults = b->faults + s->faults;
 		r->lost = s->lost;

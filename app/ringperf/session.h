@@ -41,7 +41,7 @@ struct perf_channel {
 	bool lossy;	   /**< what is not answered is asked again */
 };
 
-/** What one run showed. Bytes are of messages, with `overhead`. */
+/** What one run showed. Bytes are of messages, without the channel's overhead. */
 struct perf_result {
 	enum perf_test test;
 	uint32_t size;
