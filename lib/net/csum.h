@@ -32,7 +32,8 @@ static inline uint64_t rp_csum_header(const void *header, unsigned length)
 	for (; length > 0; p += 4, length -= 4) {
 		memcpy(&w, p, sizeof(w));
 		sum += w;
-		/* One word after the other: words that were just stored cannot be loaded at once. */
+		/* One word after the other: words that were just stored cannot be loaded at once.
+		 */
 		__asm__("" : "+r"(sum));
 	}
 	return sum;
