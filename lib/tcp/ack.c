@@ -30,6 +30,22 @@ void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
 	c->snd_wl2 = in->ack;
 }
 
+/* It is long ago that the next segments were sent: their records and buffers are fetched meanwhile.
+ */
+static inline void ack_prefetch(const struct tcp_conn *c, const struct tseg *t)
+{
+	const struct tseg *next;
+
+	if (t->link.next == &c->segs)
+		return;
+	next = tseg_of_link(t->link.next);
+	__builtin_prefetch(next->link.next);
+	if (next->payload) {
+		__builtin_prefetch(next->payload);
+		__builtin_prefetch((const uint8_t *)next->payload + RP_CACHE_LINE);
+	}
+}
+
 /* Takes what is acknowledged out of the queue. */
 static void ack_cumulative(
 	struct tcp_conn *c, uint32_t ack, struct tcp_ack_result *r, uint64_t now_ns)
@@ -39,6 +55,7 @@ static void ack_cumulative(
 	while ((t = tcp_head(c)) && t->flags & TSEG_SENT && rp_seq_gt(ack, t->seq)) {
 		uint32_t span = tseg_span(t), n = RP_MIN(ack - t->seq, span);
 
+		ack_prefetch(c, t);
 		if (!(t->flags & TSEG_SACKED)) {
 			r->delivered += n;
 			tcp_rack_delivered(c, t, r, now_ns);
