@@ -86,7 +86,7 @@ static void ack_progress(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t 
 bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
 {
 	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
-	struct tcp_ack_result r = {0};
+	struct tcp_ack_result r = {.has_ts = in->opt.has_ts, .ts_echo = in->opt.ts_echo};
 	uint32_t window = c->snd_wnd;
 
 	/* RFC 5961 5.2. */

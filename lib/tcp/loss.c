@@ -39,13 +39,24 @@ static bool rack_sent_after(uint64_t a_ns, uint32_t a_end, uint64_t b_ns, uint32
 	return a_ns > b_ns || (a_ns == b_ns && rp_seq_gt(a_end, b_end));
 }
 
+/*
+ * Which transmission of a SYN was answered is told by the timestamp: they are a second or more
+ * apart. Without that the first round trip would be unknown, and the timeout 3 s (RFC 6298 5.7).
+ */
+static bool rtt_of_syn(
+	const struct tcp_conn *c, const struct tseg *t, const struct tcp_ack_result *r)
+{
+	return t->flags & TSEG_SYN && c->flags & TCPF_TS && r->has_ts &&
+	       r->ts_echo == tcp_ts_now(t->xmit_ns) + c->ts_offset;
+}
+
 void tcp_rack_delivered(
 	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t now_ns)
 {
 	uint64_t rtt_ns = now_ns - t->xmit_ns;
 	uint32_t end = tseg_end(t);
 
-	if (!(t->flags & TSEG_RTX)) {
+	if (!(t->flags & TSEG_RTX) || rtt_of_syn(c, t, r)) {
 		if (rp_seq_lt(end, c->rack_fack))
 			c->flags |= TCPF_REORDERING;
 		if (t->xmit_ns >= r->rtt_xmit_ns) {

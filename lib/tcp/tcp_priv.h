@@ -504,7 +504,8 @@ struct tcp_ack_result {
 	uint32_t lost;	    /* bytes newly judged lost */
 	uint64_t rtt_ns;    /* 0: none */
 	uint64_t rtt_xmit_ns;
-	bool dsack, dupack;
+	uint32_t ts_echo;
+	bool dsack, dupack, has_ts;
 };
 /** One segment was delivered: RACK's notion of the newest one, round trip, reordering. */
 void tcp_rack_delivered(

@@ -45,6 +45,8 @@ static void pair_start(struct pair *p, uint64_t seed, double loss)
 		.impair = {
 			.drop = loss, .reorder = loss * 4, .reorder_ns = 30000, .duplicate = loss}};
 
+	/* Five losses in a row after a lost SYN take longer than the default. */
+	c.tcp[0].fin_wait_ns = c.tcp[1].fin_wait_ns = 400 * RP_NS_PER_S;
 	p->sim = sim_new(&c);
 	app_init(&p->a, p->sim, 0, 11, 22);
 	app_init(&p->b, p->sim, 1, 22, 11);
@@ -289,8 +291,8 @@ static void any_order_with_loss(void **state)
 		if (fin && p.a.reason == RP_CLOSE_FIN && p.b.reason == RP_CLOSE_FIN)
 			SIM_CHECK(p.sim, p.a.received == p.b.sent && p.b.received == p.a.sent);
 		/* Nobody may be left waiting: with a record in TIME-WAIT on one side, in order. */
-		if (fin)
-			SIM_CHECK(p.sim, p.a.reason == RP_CLOSE_FIN || p.b.reason == RP_CLOSE_FIN);
+		if (fin && p.a.reason != RP_CLOSE_FIN && p.b.reason != RP_CLOSE_FIN)
+			sim_fail(p.sim, "ended by %d and %d", p.a.reason, p.b.reason);
 		sim_free(p.sim);
 	}
 }
