@@ -334,7 +334,7 @@ static void on_unary_result(struct rp_engine *e, const struct rp_xmsg *m, uint64
 
 static void on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
-	int rc = e->links ? rp_links_send(e->links, m->node, m->value, m->m) : -ENOTCONN;
+	int rc = e->links ? rp_links_send_posted(e->links, m->node, m->value, m->m) : -ENOTCONN;
 
 	if (rc == 0)
 		return;

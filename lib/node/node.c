@@ -373,6 +373,13 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS},
 	};
 	memcpy(e->links.cluster_uuid, n->cluster_uuid, RP_UUID_BYTES);
+	/* The others' frames lie in the link shard's queue; together they leave it room of its own.
+	 */
+	if (shard != n->link_shard) {
+		e->deliver.peer_frames_max =
+			RP_MAX(c->links.peer_queue_frames * 3 / 4 / (n->shards - 1), 64u);
+		e->deliver.peer_budget_bytes = 16u << 20;
+	}
 }
 
 static int create_shards(struct rp_node *n, const struct failure *f)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The two acts of the first slice, between two real nodes: acts.py BINARIES PORT
+"""The two acts of the first slice, between two real nodes: acts.py BINARIES PORT [SHARDS]
 
 PORT is memif, vhost or none (kernel sockets)."""
 import sys
@@ -76,7 +76,13 @@ def play(cluster):
 
 def main():
     need("etcdctl")
-    with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2]) as c:
+    port = None if sys.argv[2] == "none" else sys.argv[2]
+    config = {}
+    if len(sys.argv) > 3:
+        # Queues spread over the shards, links stay on one: frames cross the rings between them.
+        cpus = ",".join(str(i % 2) for i in range(int(sys.argv[3])))
+        config["shards"] = '{idle: adaptive, cpus: "%s"}' % cpus
+    with Cluster(sys.argv[1], nodes=2, port=port, config=config) as c:
         play(c)
     print("both acts hold")
 

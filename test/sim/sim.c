@@ -521,6 +521,8 @@ static void shard_new(struct sim_node *n, unsigned shard)
 
 	if (shard == c.link_shard)
 		tcp_config(n, &c.tcp[0]);
+	else
+		c.deliver.peer_frames_max = 4096 * 3 / 4 / (o->shards - 1);
 	n->sim->shard_ctx[n->index][shard] = (struct shard_ctx){n, shard};
 	n->shards[shard].wake_ns = RP_NEVER;
 	n->shards[shard].engine = rp_engine_create(
