@@ -105,8 +105,6 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 	const struct rp_conn_options *o = options ? options : &none;
 
 	c->rto_min_ns = o->rto_min_ns ? o->rto_min_ns : config->rto_min_ns;
-	if (o->rto_min_ns)
-		c->flags |= TCPF_OPTION_FLOOR;
 	c->ack_delay_max_ns = o->ack_delay_max_ns ? o->ack_delay_max_ns : config->ack_delay_max_ns;
 	/* RFC 9293 3.8.6.3, MUST-40. */
 	c->ack_delay_max_ns = RP_MIN(c->ack_delay_max_ns, 499 * RP_NS_PER_MS);

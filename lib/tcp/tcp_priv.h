@@ -175,7 +175,6 @@ enum {
 	TCPF_TLP_RTX = 1 << 22,	       /* ... and it was a retransmission */
 	TCPF_UNDO = 1 << 23,	       /* undo_* are set: the last reduction may be taken back */
 	TCPF_OPTION_TIMEOUT = 1 << 24, /* the user timeout was asked for */
-	TCPF_OPTION_FLOOR = 1 << 25,   /* the RTO floor was asked for */
 	TCPF_DSACK = 1 << 26,	       /* `dsack` is to be reported */
 	TCPF_BLOCKED = 1 << 27,	       /* waits for buffers or for room in the transmit queue */
 	TCPF_SOFT_ERROR = 1 << 28,     /* ICMP said unreachable */

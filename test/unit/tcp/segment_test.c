@@ -320,6 +320,22 @@ static void fin_out_of_order(void **state)
 	wire_free(w);
 }
 
+static void fin_before_bytes_that_came(void **state)
+{
+	struct wire *w = wire_new(&plain);
+
+	wire_accept(w, true);
+	put_data(w, 200, 100, 0);
+	put_data(w, 50, 0, FIN); /* cannot be: bytes behind it are here */
+	put_data(w, 0, 200, 0);
+	assert_int_equal(w->app.received, 300);
+	assert_false(w->app.peer_fin);
+	assert_int_equal(rp_tcp_counters(w->sim->host[0].stack)->drop_closed, 1);
+	put_data(w, 300, 10, FIN);
+	assert_true(w->app.peer_fin);
+	wire_free(w);
+}
+
 static void reassembly_is_bounded(void **state)
 {
 	struct sim_config c = plain;
@@ -637,6 +653,7 @@ int main(void)
 		cmocka_unit_test(reassembly_and_sack),
 		cmocka_unit_test(first_arrived_bytes_stay),
 		cmocka_unit_test(fin_out_of_order),
+		cmocka_unit_test(fin_before_bytes_that_came),
 		cmocka_unit_test(reassembly_is_bounded),
 		cmocka_unit_test(timestamps),
 		cmocka_unit_test(half_open),
