@@ -230,7 +230,7 @@ class Cluster:
             n.start()
         return self
 
-    def join(self, seconds=30):
+    def join(self, seconds=60):
         for n in self.nodes:
             wait_until(f"node {n.index} answers: {n.log_text()[-2000:]}", seconds, n.ready)
         others = len(self.nodes) - 1
