@@ -98,9 +98,9 @@ class Client(threading.Thread):
         assert self.puts > 0
 
 
-def closes(port, data, what):
+def closes(port, data, what, host="127.0.0.1"):
     """The server closes the connection on which `data` came."""
-    with socket.create_connection(("127.0.0.1", port), timeout=CLOSED_S) as s:
+    with socket.create_connection((host, port), timeout=CLOSED_S) as s:
         try:
             s.sendall(data)
             while s.recv(65536):
@@ -144,10 +144,11 @@ def main():
     need("etcdctl")
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else int.from_bytes(os.urandom(4), "big")
     with Cluster(sys.argv[1], nodes=2, config={"limits": "{queue_depth: 2, message_bytes: 65536}"}) as c:
-        c.join()
+        c.join(90)
         requests(c.nodes[0], 65536)
         bytes_on_ports(c, seed)
     print("bad input stays where it is")
 
 
-main()
+if __name__ == "__main__":
+    main()
