@@ -302,6 +302,8 @@ static int tcp_config(
 			.control_pool = n->frame_pool,
 			.payload_pool = n->queue_pool},
 		.rto_min_ns = 5 * RP_NS_PER_MS,
+		/* After a cut a link is heard again within a second. */
+		.rto_max_ns = RP_NS_PER_S,
 		.ack_delay_max_ns = RP_NS_PER_MS,
 		.send_buffer_bytes = 4u << 20,
 		.receive_buffer_bytes = 4u << 20,
