@@ -50,6 +50,8 @@ static void call_raw(struct ctl_peer *p, const char *path, const void *data, siz
 static void peer_failed(struct ctl_peer *p, const char *why)
 {
 	struct rp_ctl *ctl = p->ctl;
+	/* The host says that no process listens there; all else may be a peer that is busy. */
+	bool absent = strcmp(why, strerror(ECONNREFUSED)) == 0;
 
 	if (p->state == CTL_PEER_IDLE)
 		return;
@@ -60,7 +62,7 @@ static void peer_failed(struct ctl_peer *p, const char *why)
 	p->state = CTL_PEER_IDLE;
 	p->want_hangup = true;
 	rp_loop_task_post(ctl->loop, &ctl->peer_task);
-	rp_control_peer_failed(ctl->control, p->id, ctl_now(ctl));
+	rp_control_peer_failed(ctl->control, p->id, absent, ctl_now(ctl));
 	ctl_kick(ctl);
 }
 

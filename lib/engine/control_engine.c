@@ -341,14 +341,15 @@ int rp_control_peer_connected(struct rp_control *c, rp_repl_peer_id peer, uint64
 	return rc;
 }
 
-void rp_control_peer_failed(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now)
+void rp_control_peer_failed(
+	struct rp_control *c, rp_repl_peer_id peer, bool absent, struct rp_repl_now now)
 {
 	struct rp_repl_peer_info info;
 
 	c->now = now;
 	if (rp_repl_peer_get(c->repl, peer, &info) && info.connected && info.node != 0)
 		set_unary(c, info.node, false);
-	rp_repl_peer_failed(c->repl, peer, now);
+	rp_repl_peer_failed(c->repl, peer, absent, now);
 }
 
 void rp_control_peer_result(struct rp_control *c, uint64_t token, bool failed,

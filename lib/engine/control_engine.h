@@ -148,7 +148,8 @@ void rp_control_start(struct rp_control *c, struct rp_repl_now now);
 int rp_control_peer_connected(struct rp_control *c, rp_repl_peer_id peer, uint64_t node,
 	const uint8_t cluster_uuid[RP_UUID_BYTES], struct rp_repl_now now);
 /** As rp_repl_peer_failed(); the unary path is gone. */
-void rp_control_peer_failed(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now);
+void rp_control_peer_failed(
+	struct rp_control *c, rp_repl_peer_id peer, bool absent, struct rp_repl_now now);
 /** What a node says of itself; false when it is not known (yet). */
 bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_node_record *out);
 

@@ -266,7 +266,7 @@ static void repl_fall(struct rp_repl *r, struct repl_peer *p, enum repl_fall why
 		break;
 	}
 	p->fall = REPL_FALL_NONE;
-	p->connected = p->dialling = p->synced = p->ready = p->boot_open = false;
+	p->connected = p->dialling = p->synced = p->ready = false;
 	repl_run_stop(r, p, true);
 	repl_state_update(r, p);
 	repl_peer_drop_calls(r, p);
@@ -550,7 +550,8 @@ int rp_repl_peer_connected(struct rp_repl *r, rp_repl_peer_id peer, uint64_t nod
 	return 0;
 }
 
-void rp_repl_peer_failed(struct rp_repl *r, rp_repl_peer_id peer, struct rp_repl_now now)
+void rp_repl_peer_failed(
+	struct rp_repl *r, rp_repl_peer_id peer, bool absent, struct rp_repl_now now)
 {
 	struct repl_peer *p = &r->peers[peer];
 
@@ -558,6 +559,8 @@ void rp_repl_peer_failed(struct rp_repl *r, rp_repl_peer_id peer, struct rp_repl
 	r->now = now;
 	if (!p->used || (!p->connected && !p->dialling))
 		return;
+	if (absent)
+		p->boot_open = false;
 	repl_fall(r, p, REPL_FALL_LOSS);
 	repl_settle(r);
 }
@@ -665,7 +668,8 @@ uint64_t rp_repl_next_ns(const struct rp_repl *r)
 
 	if (!r->started)
 		return RP_NEVER;
-	if (!r->ready)
+	/* Once it has passed, a peer that is being synced from is what ends the wait. */
+	if (!r->ready && r->boot_deadline_ns > r->now.ns)
 		next = RP_MIN(next, r->boot_deadline_ns);
 	if (!rp_list_empty(&r->writes))
 		next = RP_MIN(

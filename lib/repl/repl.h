@@ -178,8 +178,13 @@ void rp_repl_start(struct rp_repl *r, struct rp_repl_now now);
  */
 int rp_repl_peer_connected(struct rp_repl *r, rp_repl_peer_id peer, uint64_t node,
 	uint64_t cluster_high, uint64_t cluster_low, struct rp_repl_now now);
-/** The dial failed, or the connection was lost: SPARE, dialled again later. */
-void rp_repl_peer_failed(struct rp_repl *r, rp_repl_peer_id peer, struct rp_repl_now now);
+/**
+ * The dial failed, or the connection was lost: SPARE, dialled again later. `absent`: nobody listens
+ * there, so a node that starts need not wait for it. A peer that is only slow to answer is waited
+ * for until boot_ms: it may have the queues that a node alone would claim for itself.
+ */
+void rp_repl_peer_failed(
+	struct rp_repl *r, rp_repl_peer_id peer, bool absent, struct rp_repl_now now);
 
 /** The answer of a call, or `failed`. An unknown token is counted and ignored. */
 void rp_repl_result(struct rp_repl *r, uint64_t token, bool failed, struct rp_span answer,

@@ -705,7 +705,7 @@ static void on_dialled(struct sim_node *n, const struct event *e)
 	static const uint8_t uuid[RP_UUID_BYTES] = "a cluster's uuid";
 
 	if (n->sim->calls_cut) {
-		rp_control_peer_failed(n->control, n->peers[e->peer], now_of(n->sim));
+		rp_control_peer_failed(n->control, n->peers[e->peer], true, now_of(n->sim));
 	} else {
 		n->peer_open[e->peer] = true;
 		if (rp_control_peer_connected(n->control, n->peers[e->peer], sim_node_id(e->peer),

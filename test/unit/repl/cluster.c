@@ -231,8 +231,8 @@ static void run_dial(struct cluster *c, const struct cluster_event *e)
 
 	if (c->cut[e->from][e->to] || c->cut[e->to][e->from] || c->deaf[e->from])
 		return; /* It runs into its time-out. */
-	if (!to->up) {
-		rp_repl_peer_failed(n->repl, e->to, now);
+	if (!to->up || c->busy[e->to]) {
+		rp_repl_peer_failed(n->repl, e->to, !to->up, now);
 		return;
 	}
 	n->connection[e->to] = ++c->generations;
@@ -281,7 +281,7 @@ static void run_event(struct cluster *c, const struct cluster_event *e)
 	case EVENT_LOST:
 		if (n->connection[e->to] == e->connection) {
 			n->connection[e->to] = 0;
-			rp_repl_peer_failed(n->repl, e->to, cluster_now(c, e->from));
+			rp_repl_peer_failed(n->repl, e->to, false, cluster_now(c, e->from));
 		}
 		break;
 	}

@@ -41,6 +41,7 @@ struct cluster {
 	uint64_t delay_ns_max;
 	bool cut[CLUSTER_NODES_MAX][CLUSTER_NODES_MAX]; /**< [from][to] */
 	bool hung[CLUSTER_NODES_MAX];			/**< takes calls and never answers */
+	bool busy[CLUSTER_NODES_MAX];			/**< dials to it fail, though it is there */
 	bool deaf[CLUSTER_NODES_MAX];			/**< its own dials get no answer */
 	bool (*eligible)(void *ctx, uint64_t node, struct rp_span key);
 	struct cluster_node nodes[CLUSTER_NODES_MAX];

@@ -159,6 +159,7 @@ static void run_seed(uint64_t seed)
 	c->config.sync_s = 2;
 	c->config.ack_ms = 200;
 	c->config.hello_ms = 100;
+	c->config.boot_ms = 400; /* some begin alone though others are there */
 	c->loss = 0.03;
 	c->duplicate = 0.05;
 	c->delay_ns_max = 30 * RP_NS_PER_MS;

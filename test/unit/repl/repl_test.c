@@ -112,6 +112,25 @@ static void first_node_boots_alone(void **state)
 	value_is(2, "k", "v");
 }
 
+/* Alone it would claim the queues that the other has. */
+static void a_busy_peer_is_waited_for(void **state)
+{
+	(void)state;
+	cluster_init(&cl, 2, 1);
+	cluster_up(&cl, 1);
+	cluster_run(&cl, 100);
+	assert_int_equal(cluster_put(&cl, 1, "k", "v"), RP_REPL_DONE);
+	cl.busy[1] = true;
+	cluster_up(&cl, 0);
+	cluster_run(&cl, 1500);
+	assert_false(rp_repl_ready(repl(0)));
+	cl.busy[1] = false;
+	cluster_run(&cl, 1400);
+	assert_true(rp_repl_ready(repl(0)));
+	assert_false(cl.nodes[0].ready_alone);
+	value_is(0, "k", "v");
+}
+
 static void silent_peers_do_not_keep_a_node_from_booting(void **state)
 {
 	(void)state;
@@ -667,6 +686,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RULE(first_node_boots_alone),
+		RULE(a_busy_peer_is_waited_for),
 		RULE(silent_peers_do_not_keep_a_node_from_booting),
 		RULE(no_write_before_the_first_sync),
 		RULE(late_peer_comes_back_by_a_sync),
