@@ -66,11 +66,24 @@ def once(c, load, victim, sig, pause):
     assert s.process.poll() is None, f"the survivor ended with status {s.process.poll()}"
 
 
+def print_held(nodes):
+    """Counters, and those queues whose messages are held somewhere."""
+    for n in nodes:
+        if not n.process or n.process.poll() is not None:
+            continue
+        print(f"--- counters of node {n.index}: ", {
+            k: v for k, v in n.stats().items()
+            if v and k.startswith(("queue", "deliver", "control", "link", "engine"))})
+        for line in n.ctl("stats", "ringpost_queue").splitlines():
+            if "queue=" in line and not line.endswith(" 0"):
+                print(f"  {line}")
+
+
 def series(o, victim, sig, rand):
     print(f"port {o.port}, node {victim} goes by {signal.Signals(sig).name}, {o.times} times",
           flush=True)
     config = {"dpdk": f"{{hugepages: {o.hugepages}, memory_mib: {o.memory}}}",
-              "links": {"dead_after_ms": 2000}, "stop": "{grace_ms: 1000}"}
+              "links": {"dead_after_ms": o.dead_after}, "stop": "{grace_ms: 1000}"}
     with Cluster(o.binaries, nodes=2, port=o.port, config=config) as c:
         # Who listens on the port's socket: node 0 with memif (server) and with vhost.
         c.socket_owner = 0
@@ -83,6 +96,9 @@ def series(o, victim, sig, rand):
                 once(c, load, victim, sig, rand.choice([0, 0.3, 2]))
                 print(f"  {i + 1}: {time.monotonic() - begin:.1f} s {load.last}", flush=True)
             load.end(60)
+        except AssertionError:
+            print_held(c.nodes)
+            raise
         finally:
             load.kill()
         nodes = c.nodes
@@ -105,6 +121,8 @@ def main():
     p.add_argument("--queues", type=int, default=40)
     p.add_argument("--in-flight", type=int, default=200)
     p.add_argument("--rate", type=int, default=0)
+    # A node that gets no CPU for so long counts as dead, and what it holds comes twice.
+    p.add_argument("--dead-after", type=int, default=4000)
     p.add_argument("--memory", type=int, default=320)
     p.add_argument("--hugepages", choices=["on", "off"], default="off")
     p.add_argument("--seed", type=int, default=int(time.time()))
