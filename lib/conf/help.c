@@ -19,16 +19,19 @@ static const struct {
 
 static const struct {
 	int status;
-	const char *help;
+	const char *help, *remedy;
 } statuses[] = {
-	{RP_EXIT_OK, "ended by a signal"},
-	{RP_EXIT_USAGE, "usage"},
-	{RP_EXIT_LISTEN, "a listener or a signal could not be set up"},
-	{RP_EXIT_CONF, "configuration"},
-	{RP_EXIT_SERVE, "serving failed"},
-	{RP_EXIT_START, "start failed: peers, uuid"},
-	{RP_EXIT_HOST, "the host is not prepared: hugepages, cores, memory"},
-	{RP_EXIT_PORT, "a port cannot be had"},
+	{RP_EXIT_OK, "ended by a signal, or a request that only prints", ""},
+	{RP_EXIT_USAGE, "usage: a flag that does not exist, or without a value that fits",
+		"--help lists them"},
+	{RP_EXIT_LISTEN, "a listener or a signal could not be set up",
+		"the address is taken, or its folder is not there: choose another"},
+	{RP_EXIT_CONF, "configuration, each error with file:line:column", "mend the file"},
+	{RP_EXIT_SERVE, "serving failed", "the log's last line says why"},
+	{RP_EXIT_START, "start failed: secret, certificates, uuid", "the message names the file"},
+	{RP_EXIT_HOST, "the host is not prepared: hugepages, CPUs, memory",
+		"write more to /proc/sys/vm/nr_hugepages, or lower dpdk.memory_mib"},
+	{RP_EXIT_PORT, "a port cannot be had", "the message names the port, and what DPDK said"},
 };
 
 /* Calls `each` for every knob, item knobs at their list, with the help of section or list at its
@@ -151,9 +154,10 @@ void rp_conf_help_markdown(FILE *out)
 		out);
 	markdown_table_head(out);
 	each_knob(markdown_head, markdown_knob, out);
-	fputs("\n## Exit status\n\n| status | meaning |\n|---|---|\n", out);
+	fputs("\n## Exit status\n\n| status | meaning | remedy |\n|---|---|---|\n", out);
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(statuses); i++)
-		fprintf(out, "| %d | %s |\n", statuses[i].status, statuses[i].help);
+		fprintf(out, "| %d | %s | %s |\n", statuses[i].status, statuses[i].help,
+			statuses[i].remedy);
 }
 
 /* scdoc takes a backslash before what it would read as markup. */
@@ -195,6 +199,15 @@ static void man_knob(struct conf_at at, FILE *out)
 	fputs(change_text(e, ". Can change live.\n", ".\n", ". No effect yet.\n"), out);
 }
 
+static void man_status(int status, const char *help, const char *remedy, FILE *out)
+{
+	fprintf(out, "\n*%d*\n\t", status);
+	man_text(help, out);
+	fputs(remedy[0] ? "; " : "", out);
+	man_text(remedy, out);
+	fputs("\n", out);
+}
+
 void rp_conf_help_man(FILE *out)
 {
 	fputs("ringpostd(8)\n\n# NAME\n\nringpostd - dispatcher appliance with the etcd v3 API\n\n"
@@ -215,7 +228,7 @@ void rp_conf_help_man(FILE *out)
 	each_knob(man_head, man_knob, out);
 	fputs("\n# EXIT STATUS\n", out);
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(statuses); i++)
-		fprintf(out, "\n*%d*\n\t%s\n", statuses[i].status, statuses[i].help);
+		man_status(statuses[i].status, statuses[i].help, statuses[i].remedy, out);
 	fputs("\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n"
 	      "\tStop in order, within *stop.grace\\_ms*; a second one ends at once.\n\n"
 	      "*SIGHUP*\n\tNo effect: the configuration is read at start.\n\n"
