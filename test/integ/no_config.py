@@ -25,6 +25,7 @@ class Node:
     def __init__(self, root):
         self.dir = tempfile.mkdtemp(dir=root)
         self.client = f"127.0.0.1:{free_port()}"
+        self.prefix = []
         self.begin = time.monotonic()
         self.log = open(os.path.join(self.dir, "log"), "w", encoding="utf-8")
         self.process = subprocess.Popen([ringpostd, "--listen-client-urls", self.client],

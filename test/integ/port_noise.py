@@ -53,6 +53,11 @@ def cluster(binaries):
     return c
 
 
+# A virtual port keeps up to a ring of sent buffers until it wants the descriptors again, and the
+# stack a few headers ready; noise that left a buffer a connection would be seen over that.
+HELD = 256 + 16
+
+
 def messages(a, b, ended, done, failures):
     """Messages from A to B all the while, each acknowledged: `done` has them."""
     w = b.watch("/q/noise/consumer/12345678-1234-1234-1234-123456789abc")
@@ -86,7 +91,7 @@ def main():
         traffic.start()
         client.start()
         count = 0
-        while count < 60 or (len(done) < 3 and count < 5000 and not failures):
+        while count < 400 or (len(done) < 3 and count < 5000 and not failures):
             closes(a.link_port, noise(rng, b""), f"connection {count}", ADDRESS)
             count += 1
         ended.set()
@@ -101,7 +106,7 @@ def main():
         assert grown["link_downs"] == 0 and grown["link_ups"] == 0, grown
         wait_until("no buffer is lost, and no connection is left", 30,
                    lambda: a.stats()["tcp_connections"] == before["tcp_connections"]
-                   and a.stats()["pool_free"] >= before["pool_free"])
+                   and a.stats()["pool_free"] >= before["pool_free"] - HELD)
     print("the noise stayed on its connections")
 
 
