@@ -5,6 +5,7 @@
         c.join()
         c.nodes[0].etcdctl("put", "/q/jobs/producer/job-1", "hello")
 """
+import json
 import os
 import shutil
 import signal
@@ -191,7 +192,9 @@ class Node:
         return out
 
     def ready(self):
-        return self.etcdctl("endpoint", "health", check=False).returncode == 0
+        """It takes writes: until then its status names no leader."""
+        r = self.etcdctl("endpoint", "status", "-w", "json", check=False)
+        return r.returncode == 0 and json.loads(r.stdout)[0]["Status"].get("leader", 0) != 0
 
 
 class Cluster:
