@@ -55,7 +55,7 @@ static void icmp_echo(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, u
 	/* The request's sum is right, and one word has changed (RFC 1624). */
 	reply->checksum = (uint16_t)~rp_csum_fold((uint64_t)(uint16_t)~request->checksum +
 						  (uint16_t)~RTE_BE16(ICMP_ECHO_REQUEST << 8));
-	ip_fill(net, rte_pktmbuf_mtod_offset(h, struct net_ip4 *, NET_ETH_BYTES), NET_PROTO_ICMP,
+	ip_fill(net, rte_pktmbuf_mtod_offset(h, struct net_ip4 *, NET_ETH_BYTES), NET_PROTO_ICMP, 0,
 		src, (uint16_t)(sizeof(struct net_ip4) + length));
 	if (net->iface.tx_csum_ip) {
 		h->l2_len = NET_ETH_BYTES;

@@ -7,11 +7,12 @@
 
 /* Whole words are stored, one by one, and the sum is made of values: reading back what was just
  * written in other sizes would wait for the stores. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint32_t dst,
+void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t ecn, uint32_t dst,
 	uint16_t total_length)
 {
 	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
-	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | total_length), second = RTE_BE32(IP_DF);
+	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)ecn << 16 | total_length);
+	uint32_t second = RTE_BE32(IP_DF);
 	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
 	uint64_t sum = (uint64_t)first + second + third + net->addr + dst;
 	uint8_t *p = (uint8_t *)ip;
@@ -93,6 +94,7 @@ static bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t ihl, u
 	out->m = m;
 	out->l4_offset = ihl;
 	out->l4_length = length;
+	out->ecn = ip->tos & RP_NET_ECN_CE;
 	out->remote = net_ip_from32(net_load32(ip->src));
 	return true;
 

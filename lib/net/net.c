@@ -298,7 +298,8 @@ unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 }
 
 void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
-	uint16_t tcp_length, const union rp_ip *remote, uint32_t payload_sum, uint64_t now_ns)
+	uint16_t tcp_length, uint8_t ecn, const union rp_ip *remote, uint32_t payload_sum,
+	uint64_t now_ns)
 {
 	struct net_ip4 *ip = rte_pktmbuf_mtod_offset(m, struct net_ip4 *, NET_ETH_BYTES);
 	uint8_t *tcp = (uint8_t *)(ip + 1);
@@ -308,7 +309,7 @@ void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mb
 	uint64_t pseudo =
 		(uint64_t)net->addr + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
 
-	ip_fill(net, ip, NET_PROTO_TCP, dst, (uint16_t)(l4_length + sizeof(*ip)));
+	ip_fill(net, ip, NET_PROTO_TCP, ecn, dst, (uint16_t)(l4_length + sizeof(*ip)));
 	if (net->iface.tx_csum_tcp) {
 		m->l2_len = NET_ETH_BYTES;
 		m->l3_len = sizeof(*ip);

@@ -123,6 +123,7 @@ struct rp_net_packet {
 	struct rte_mbuf *m;
 	uint16_t l4_offset; /**< of the TCP header from the start of m's data */
 	uint16_t l4_length; /**< TCP header and payload, bytes */
+	uint8_t ecn;	    /**< TCP: the ECN field of the IP header, RP_NET_ECN_* */
 	union rp_ip remote; /**< source of a segment; destination of the packet an error is about */
 	/* ICMP errors only (RFC 5927: the sequence number is to be checked). */
 	enum rp_net_icmp_error error;
@@ -130,6 +131,12 @@ struct rp_net_packet {
 	uint32_t seq;
 	uint16_t mtu;
 };
+
+/** The ECN field (RFC 3168 5). */
+#define RP_NET_ECN_NONE 0
+#define RP_NET_ECN_ECT1 1
+#define RP_NET_ECN_ECT0 2
+#define RP_NET_ECN_CE 3
 
 /** Frames a call of rp_net_rx() takes at most. */
 #define RP_NET_BURST 64
@@ -174,10 +181,12 @@ uint32_t rp_net_tx_room(const struct rp_net *net, bool control);
  * RP_NET_HEADROOM bytes are unwritten, the TCP header of `tcp_length` bytes follows, its checksum
  * field zero; payload may follow in further segments. `payload_sum` is the raw checksum
  * (rp_csum_chain) of the bytes behind the TCP header, used where the device makes none.
+ * `ecn` is the packet's RP_NET_ECN_*.
  * The packet may be kept until the neighbour is resolved; what cannot be sent is dropped, counted.
  */
 void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
-	uint16_t tcp_length, const union rp_ip *remote, uint32_t payload_sum, uint64_t now_ns);
+	uint16_t tcp_length, uint8_t ecn, const union rp_ip *remote, uint32_t payload_sum,
+	uint64_t now_ns);
 
 /** True where the checksum of TCP payload has to be given to rp_net_output_tcp(). */
 bool rp_net_needs_sum(const struct rp_net *net);

@@ -174,7 +174,7 @@ void arp_announce(struct rp_net *net);
 /** Takes an IPv4 frame. True: *out is for the layer above. */
 bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns);
 /** Writes a header without options, its checksum made unless the device does. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint32_t dst,
+void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t ecn, uint32_t dst,
 	uint16_t total_length);
 
 /* icmp.c */

@@ -121,7 +121,7 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	else
 		s->counters->acks_sent++;
 	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-		&c->key.remote, 0, now_ns);
+		RP_NET_ECN_NONE, &c->key.remote, 0, now_ns);
 	return true;
 }
 
@@ -255,7 +255,7 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	out_acked(c, sacks);
 	s->counters->tx_segments++;
 	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-		&c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
+		RP_NET_ECN_NONE, &c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
 	return true;
 }
 
@@ -279,7 +279,7 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
 		s->counters->tx_segments++;
 		rp_net_output_tcp(s->net, neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-			&r->key->remote, 0, now_ns);
+			RP_NET_ECN_NONE, &r->key->remote, 0, now_ns);
 	}
 	rp_neigh_unref(s->net, neigh, &nobody);
 }

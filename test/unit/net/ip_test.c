@@ -172,7 +172,7 @@ static void output_with_and_without_a_device(void **state)
 		rp_list_init(&user);
 		neigh = rp_neigh_ref(b.net, &peer, &user, b.now_ns);
 		m = bench_packet(&b, 777, &sum);
-		rp_net_output_tcp(b.net, neigh, m, 20, &peer, sum, b.now_ns);
+		rp_net_output_tcp(b.net, neigh, m, 20, (uint8_t)hw, &peer, sum, b.now_ns);
 		assert_int_equal(rp_net_tx(b.net, &m, 1), 1);
 		assert_int_equal(!!(m->ol_flags & RTE_MBUF_F_TX_IP_CKSUM), hw & 1);
 		assert_int_equal((m->ol_flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_TCP_CKSUM,
@@ -197,6 +197,7 @@ static void output_with_and_without_a_device(void **state)
 		memcpy(f + 26, peer_ip, 4);
 		memcpy(f + 30, our_ip, 4);
 		assert_true(bench_rx(&b, f, 14 + 20 + 797, 0, &p));
+		assert_int_equal(p.ecn, hw); /* each of the four codepoints, both ways */
 		rte_pktmbuf_free(p.m);
 	}
 	bench_end(&b);

@@ -51,7 +51,7 @@ static void put(struct bench *b, struct rp_neigh *n)
 	uint16_t sum;
 	struct rte_mbuf *m = bench_packet(b, 100, &sum);
 
-	rp_net_output_tcp(b->net, n, m, 20, &ip, sum, b->now_ns);
+	rp_net_output_tcp(b->net, n, m, 20, 0, &ip, sum, b->now_ns);
 }
 
 static void reply(struct bench *b, const uint8_t *mac)
@@ -315,7 +315,7 @@ static void a_full_queue_drops(void **state)
 		uint16_t sum;
 		union rp_ip ip = n->ip;
 
-		rp_net_output_tcp(b.net, n, bench_packet(&b, 0, &sum), 20, &ip, 0, b.now_ns);
+		rp_net_output_tcp(b.net, n, bench_packet(&b, 0, &sum), 20, 0, &ip, 0, b.now_ns);
 	}
 	assert_int_equal(rp_net_tx_room(b.net, false), 0);
 	assert_int_equal(rp_net_tx_room(b.net, true), 8);
@@ -323,7 +323,7 @@ static void a_full_queue_drops(void **state)
 		uint16_t sum;
 		union rp_ip ip = n->ip;
 
-		rp_net_output_tcp(b.net, n, bench_packet(&b, 0, &sum), 20, &ip, 0, b.now_ns);
+		rp_net_output_tcp(b.net, n, bench_packet(&b, 0, &sum), 20, 0, &ip, 0, b.now_ns);
 	}
 	assert_int_equal(b.counters.drop_tx_full, 2);
 	rp_neigh_unref(b.net, n, &user);
