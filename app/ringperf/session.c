@@ -150,6 +150,8 @@ void perf_session_init(struct perf_session *s, const struct perf_options *option
 		.warmup = options->warmup_ns > 0,
 		.segment_bytes = (uint32_t)rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM,
 	};
+	if (channel->piece > 0)
+		s->segment_bytes = RP_MIN(s->segment_bytes, channel->piece);
 	if (results)
 		rest(s);
 }

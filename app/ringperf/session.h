@@ -38,6 +38,7 @@ struct perf_channel {
 	/** How many messages of so many bytes each it takes now. */
 	uint32_t (*room)(struct perf_channel *c, uint32_t bytes);
 	uint32_t overhead; /**< bytes that it puts in front of a message */
+	uint32_t piece;	   /**< fill buffers so far, 0: as far as they go */
 	bool lossy;	   /**< what is not answered is asked again */
 };
 

@@ -41,6 +41,7 @@ static void start_session(struct stream *st)
 {
 	struct perf_worker *w = st->worker;
 
+	st->channel.piece = w->transport->ops->piece(st->conn);
 	perf_session_init(&st->session, w->options, &st->channel, w->pool, &w->reader, w->results);
 	st->open = true;
 }

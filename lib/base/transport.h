@@ -76,6 +76,12 @@ struct rp_transport_ops {
 	int (*send)(struct rp_conn *c, struct rte_mbuf *chain, uint64_t now_ns);
 	/** Bytes that send() would take now. */
 	uint32_t (*send_space)(const struct rp_conn *c);
+	/**
+	 * The payload of one full segment, 0: it does not matter. A chain of many mbufs that hold so
+	 * much each is sent as it is; others are cut at the borders of segments, which costs a
+	 * reference and an mbuf each.
+	 */
+	uint32_t (*piece)(const struct rp_conn *c);
 	/** Gives `bytes` of received data back to the receive window. */
 	void (*consume)(struct rp_conn *c, uint32_t bytes, uint64_t now_ns);
 	/** Orderly close: what was sent goes out, then FIN. */

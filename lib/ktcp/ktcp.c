@@ -184,6 +184,7 @@ static const struct rp_transport_ops ktcp_ops = {
 	.listen = ktcp_listen,
 	.send = ktcp_send,
 	.send_space = ktcp_send_space,
+	.piece = ktcp_piece,
 	.consume = ktcp_consume,
 	.close = ktcp_close,
 	.abort = ktcp_abort,

@@ -76,6 +76,7 @@ void ktcp_end(struct ktcp_conn *c, enum rp_close_reason why, uint64_t now_ns);
 enum rp_close_reason ktcp_reason(int error);
 int ktcp_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns);
 uint32_t ktcp_send_space(const struct rp_conn *conn);
+uint32_t ktcp_piece(const struct rp_conn *conn);
 void ktcp_consume(struct rp_conn *conn, uint32_t bytes, uint64_t now_ns);
 void ktcp_close(struct rp_conn *conn, uint64_t now_ns);
 void ktcp_abort(struct rp_conn *conn, uint64_t now_ns);

@@ -175,6 +175,12 @@ uint32_t ktcp_send_space(const struct rp_conn *conn)
 	return c->state == KTCP_OPEN && c->tx_bytes < max ? max - c->tx_bytes : 0;
 }
 
+/* The kernel cuts what it copies. */
+uint32_t ktcp_piece(const struct rp_conn *conn)
+{
+	return 0;
+}
+
 int ktcp_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct ktcp_conn *c = conn_of(conn);

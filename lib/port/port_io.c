@@ -67,13 +67,10 @@ static bool send_pending(struct rp_port_queue *q)
 		uint64_t bytes = 0;
 		uint16_t sent;
 
-		/* The device may free a frame as soon as it has it: lengths are summed before. */
 		n = RP_MIN(n, (uint32_t)RP_PORT_BURST_MAX);
-		for (uint32_t i = 0; i < n; i++)
-			bytes += burst[i]->pkt_len;
 		sent = rte_eth_tx_burst(q->ethdev_id, q->index, burst, (uint16_t)n);
-		for (uint32_t i = sent; i < n; i++)
-			bytes -= burst[i]->pkt_len;
+		for (uint32_t i = 0; i < sent; i++)
+			bytes += q->pending_bytes[q->pending_head + i];
 		q->pending_head = (q->pending_head + sent) & PENDING_MASK;
 		q->pending_count -= sent;
 		PORT_COUNT(&q->counters, tx_packets, sent);
@@ -105,6 +102,8 @@ static struct rte_mbuf *linearise(struct rp_port_queue *q, struct rte_mbuf *fram
 
 static void enqueue(struct rp_port_queue *q, struct rte_mbuf *frame)
 {
+	uint32_t slot;
+
 	if (!q->running) {
 		PORT_COUNT(&q->counters, tx_down_drops, 1);
 		rte_pktmbuf_free(frame);
@@ -130,7 +129,10 @@ static void enqueue(struct rp_port_queue *q, struct rte_mbuf *frame)
 		rte_pktmbuf_free(frame);
 		return;
 	}
-	q->pending[(q->pending_head + q->pending_count++) & PENDING_MASK] = frame;
+	/* The device may free a frame as soon as it has it: its length is kept beside it. */
+	slot = (q->pending_head + q->pending_count++) & PENDING_MASK;
+	q->pending[slot] = frame;
+	q->pending_bytes[slot] = frame->pkt_len;
 	/* A device that refused is asked again once a loop only. */
 	if (q->pending_count >= TX_BURST && !q->stalled)
 		send_pending(q);

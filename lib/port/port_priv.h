@@ -184,6 +184,7 @@ struct rp_port_queue {
 	uint64_t cleaned_ns;
 	struct port_hold rx_hold, tx_hold;
 	struct rte_mbuf *pending[RP_PORT_TX_PENDING_MAX];
+	uint32_t pending_bytes[RP_PORT_TX_PENDING_MAX];
 
 	/* Written by the polling lcore, read by any thread. */
 	_Alignas(RP_CACHE_LINE) struct rp_port_queue_counters counters;

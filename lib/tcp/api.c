@@ -79,6 +79,11 @@ static uint32_t api_send_space(const struct rp_conn *conn)
 	return RP_MIN(config->send_buffer_bytes - used, config->unsent_bytes_max - unsent);
 }
 
+static uint32_t api_piece(const struct rp_conn *conn)
+{
+	return tcp_conn_of(conn)->mss;
+}
+
 bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes)
 {
 	uint32_t queued = tcp_queued(c), unsent = c->queue_end - c->snd_nxt;
@@ -174,6 +179,7 @@ static const struct rp_transport_ops api_ops = {
 	.listen = api_listen,
 	.send = api_send,
 	.send_space = api_send_space,
+	.piece = api_piece,
 	.consume = api_consume,
 	.close = api_close,
 	.abort = api_abort,

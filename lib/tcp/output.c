@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/tcp_priv.h>
 
-/* Frames of one packet header: Ethernet and IP are filled in by the network layer. */
-#define OUT_HEADERS (RP_NET_HEADROOM + TCP_HEADER_BYTES)
-
 static inline void out_word(uint8_t *p, uint32_t value)
 {
 	value = rte_cpu_to_be_32(value);
@@ -24,17 +21,6 @@ static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t 
 	out_word(h + 16, 0); /* checksum, urgent pointer */
 }
 
-/* Fetches a line in order to write it. Compilers do it for reading, as long as x86-64 has no more
- * than it began with; processors without the instruction take it for a nop. */
-static inline void out_prefetch_write(const void *p)
-{
-#ifdef __x86_64__
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
-#else
-	__builtin_prefetch(p, 1);
-#endif
-}
-
 /*
  * The header mbuf of the next data segment. A device in another process or on a bus read it when it
  * was used last, so that writing it means to fetch its lines back: they are asked for a few
@@ -52,8 +38,8 @@ static struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
 		if (!m)
 			break;
 		p = rte_pktmbuf_mtod(m, const uint8_t *);
-		out_prefetch_write(p);
-		out_prefetch_write(p + OUT_HEADERS + TCP_TS_BYTES - 1);
+		tcp_prefetch_write(p);
+		tcp_prefetch_write(p + TCP_OUT_HEADERS + TCP_TS_BYTES - 1);
 		s->headers[(s->header_first + s->header_count++) % TCP_HEADERS_AHEAD] = m;
 	}
 	if (s->header_count == 0)
@@ -88,16 +74,19 @@ static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
 
 static uint8_t *out_options(struct rte_mbuf *m)
 {
-	return rte_pktmbuf_mtod_offset(m, uint8_t *, OUT_HEADERS);
+	return rte_pktmbuf_mtod_offset(m, uint8_t *, TCP_OUT_HEADERS);
+}
+
+static bool out_sack_owed(const struct tcp_conn *c)
+{
+	return c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK);
 }
 
 /* The acknowledgement is on its way. */
 static void out_acked(struct tcp_conn *c, unsigned sacks)
 {
-	bool sack_owed = c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK);
-
 	c->last_ack_sent = c->rcv_nxt;
-	if (sack_owed && sacks == 0)
+	if (out_sack_owed(c) && sacks == 0)
 		return; /* a full segment had no room for it */
 	c->flags &= ~(TCPF_ACK_NOW | TCPF_ACK_DELAYED | TCPF_DSACK);
 }
@@ -111,7 +100,7 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	if (!m)
 		return false;
 	options = tcp_options_build(c, out_options(m), TCP_OPTIONS_MAX, &sacks, now_ns);
-	m->data_len = (uint16_t)(OUT_HEADERS + options);
+	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
 	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
 	out_acked(c, sacks);
@@ -137,16 +126,47 @@ void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
 		s->counters->challenge_acks++;
 }
 
+static void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
+{
+	if (!rp_net_needs_sum(s->net) || t->flags & TSEG_SUM)
+		return;
+	t->sum = rp_csum_chain(t->payload, t->offset, t->length);
+	t->flags |= TSEG_SUM;
+}
+
+/*
+ * A segment that is one mbuf, nobody else's, goes out for the first time with its headers in the
+ * headroom of that mbuf: one buffer and one descriptor less. From then on its payload begins behind
+ * them. Later transmissions get headers of their own, since the device may hold the first one
+ * still. The packet without its headers, or NULL: it does not go so.
+ */
+static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *p = t->payload;
+	uint16_t headers = TCP_OUT_HEADERS + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
+
+	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0 ||
+		p->next || p->data_len != t->length || !RTE_MBUF_DIRECT(p) ||
+		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers ||
+		out_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
+		return NULL;
+	out_sum(s, t);
+	p->data_off = (uint16_t)(p->data_off - headers);
+	p->data_len = (uint16_t)(p->data_len + headers);
+	p->pkt_len = p->data_len;
+	t->offset = headers;
+	tcp_mbuf_ref(p);
+	return p;
+}
+
 /* Attaches the payload of `t` behind the header in `m`; false: no buffer. */
 static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
 
-	if (rp_net_needs_sum(s->net) && !(t->flags & TSEG_SUM)) {
-		t->sum = rp_csum_chain(p, t->offset, t->length);
-		t->flags |= TSEG_SUM;
-	}
+	out_sum(s, t);
 	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
 		rp_mbuf_copy_out(
 			p, t->offset, rte_pktmbuf_mtod_offset(m, void *, m->data_len), t->length);
@@ -231,11 +251,14 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	unsigned options, sacks = 0, sack_room;
 	struct rte_mbuf *m;
-	bool syn = t->flags & TSEG_SYN;
+	bool syn = t->flags & TSEG_SYN, in_place;
 
 	if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
 		return false;
-	m = out_alloc(s, t->length == 0);
+	m = out_in_place(c, t);
+	in_place = m != NULL;
+	if (!in_place)
+		m = out_alloc(s, t->length == 0);
 	if (!m)
 		return false;
 	sack_room = RP_MIN((unsigned)(c->mss - t->length), TCP_OPTIONS_MAX);
@@ -243,9 +266,11 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		options = tcp_options_build_syn(c, out_options(m), now_ns);
 	else
 		options = tcp_options_build(c, out_options(m), sack_room, &sacks, now_ns);
-	m->data_len = (uint16_t)(OUT_HEADERS + options);
-	m->pkt_len = m->data_len;
-	if (t->length > 0 && !out_payload(c, t, m)) {
+	if (!in_place) {
+		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
+		m->pkt_len = m->data_len;
+	}
+	if (!in_place && t->length > 0 && !out_payload(c, t, m)) {
 		rte_pktmbuf_free(m);
 		return false;
 	}
@@ -274,7 +299,7 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 	if (m) {
 		if (r->ts)
 			options = tcp_options_build_ts(out_options(m), r->ts_value, r->ts_echo);
-		m->data_len = (uint16_t)(OUT_HEADERS + options);
+		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
 		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
 		s->counters->tx_segments++;

@@ -5,6 +5,8 @@
 
 /* Below this, a piece is copied into the room behind its predecessor. */
 #define SENDQ_COPY_MAX 512
+/* References to so many pieces cost what one more segment does. */
+#define SENDQ_WHOLE_MIN 5
 
 struct tseg *tseg_new(struct rp_tcp_stack *s)
 {
@@ -71,6 +73,9 @@ static void sendq_grow(struct tcp_conn *c, struct tseg *t, uint32_t bytes)
 
 static void sendq_link(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 {
+	/* It may get its headers there. */
+	if (!t->payload && m->data_len > SENDQ_COPY_MAX)
+		tcp_prefetch_write(rte_pktmbuf_mtod_offset(m, uint8_t *, -TCP_OUT_HEADERS));
 	sendq_grow(c, t, m->data_len);
 	rp_mbuf_append(&t->payload, m);
 }
@@ -95,8 +100,23 @@ static uint32_t sendq_copy(
 	return want;
 }
 
-/* Puts one single-segment mbuf into the queue, cut at the borders of segments. */
-static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m)
+/* Is the chain worth a segment that is not full in front of it, since its pieces are segments? */
+static bool sendq_whole(const struct tcp_conn *c, const struct rte_mbuf *chain)
+{
+	unsigned whole = 0;
+
+	if (chain->pkt_len < SENDQ_WHOLE_MIN * (uint32_t)c->mss)
+		return false;
+	for (; chain && whole < SENDQ_WHOLE_MIN; chain = chain->next)
+		whole += chain->data_len == c->mss;
+	return whole == SENDQ_WHOLE_MIN;
+}
+
+/*
+ * Puts one single-segment mbuf into the queue, cut at the borders of segments. `whole`: one that
+ * is a segment stays in one piece.
+ */
+static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m, bool whole)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
@@ -106,6 +126,8 @@ static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m)
 		uint32_t room, n;
 
 		if (t && t->payload->nb_segs >= TCP_CHAIN_MAX && m->data_len > SENDQ_COPY_MAX)
+			t = NULL;
+		if (whole && m->data_len == c->mss)
 			t = NULL;
 		if (!t)
 			t = sendq_new_tail(c);
@@ -154,6 +176,7 @@ int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	uint32_t need = 2 + chain->pkt_len / c->mss + chain->nb_segs;
 	struct rte_mbuf *own;
+	bool whole;
 
 	if (s->config.segments_max - s->tseg_count < need) {
 		s->starved = true;
@@ -166,6 +189,7 @@ int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
 	}
 	if (own != chain)
 		rte_pktmbuf_free(chain);
+	whole = sendq_whole(c, own);
 	while (own) {
 		struct rte_mbuf *next = own->next;
 
@@ -174,7 +198,7 @@ int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
 		own->pkt_len = own->data_len;
 		own->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
 		if (own->data_len > 0)
-			sendq_push_mbuf(c, own);
+			sendq_push_mbuf(c, own, whole);
 		else
 			rte_pktmbuf_free_seg(own);
 		own = next;

@@ -31,6 +31,9 @@
 #define TCP_SACK_BLOCKS_MAX 4
 #define TCP_SHIFT_MAX 14 /* RFC 7323 2.3 */
 
+/* Of an outgoing packet, without options: Ethernet and IP are filled in by the network layer. */
+#define TCP_OUT_HEADERS (RP_NET_HEADROOM + TCP_HEADER_BYTES)
+
 struct tcp_header {
 	uint16_t src_port, dst_port;
 	uint32_t seq, ack;
@@ -130,6 +133,17 @@ struct tcp_ooo {
 	uint32_t stamp; /* when it last grew: the most recent is reported first (RFC 2018 4) */
 	struct tcp_chain chain;
 };
+
+/** Fetches a line in order to write it. Compilers do it for reading, as long as x86-64 has no more
+ * than it began with; processors without the instruction take it for a nop. */
+static inline void tcp_prefetch_write(const void *p)
+{
+#ifdef __x86_64__
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
 
 /* A connection. */
 

@@ -80,6 +80,11 @@ static uint32_t wire_space(const struct rp_conn *c)
 	return 65536;
 }
 
+static uint32_t wire_piece(const struct rp_conn *c)
+{
+	return 0;
+}
+
 static void wire_consume(struct rp_conn *c, uint32_t bytes, uint64_t now)
 {
 	RP_ASSERT(bytes <= wire_of(c)->unconsumed);
@@ -103,6 +108,7 @@ static const struct rp_transport_ops wire_ops = {
 	.listen = wire_listen,
 	.send = wire_send,
 	.send_space = wire_space,
+	.piece = wire_piece,
 	.consume = wire_consume,
 	.close = wire_close,
 	.abort = wire_abort,

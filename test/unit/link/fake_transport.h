@@ -92,6 +92,11 @@ static inline uint32_t fake_space(const struct rp_conn *conn)
 	return c->out_length < max ? max - c->out_length : 0;
 }
 
+static inline uint32_t fake_piece(const struct rp_conn *c)
+{
+	return 0;
+}
+
 static inline int fake_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct fake_conn *c = (struct fake_conn *)conn;
@@ -141,6 +146,7 @@ static const struct rp_transport_ops fake_ops = {
 	.listen = fake_listen,
 	.send = fake_send,
 	.send_space = fake_space,
+	.piece = fake_piece,
 	.consume = fake_consume,
 	.close = fake_close,
 	.abort = fake_abort,
