@@ -403,6 +403,24 @@ void app_close(struct app *a)
 	app_ops(a)->close(a->conn, a->sim->now_ns);
 }
 
+static struct rte_mbuf *app_chain(struct app *a, const uint8_t *data, uint64_t n)
+{
+	struct rte_mempool *pool = a->sim->host[a->host].payload_pool;
+	uint32_t piece = a->pieces ? app_ops(a)->piece(a->conn) : (uint32_t)n;
+	struct rte_mbuf *chain = NULL;
+
+	for (uint64_t at = 0; at < n; at += piece) {
+		struct rte_mbuf *m = rp_mbuf_from(pool, data + at, RP_MIN(piece, n - at));
+
+		if (!m) {
+			rte_pktmbuf_free(chain);
+			return NULL;
+		}
+		rp_mbuf_append(&chain, m);
+	}
+	return chain;
+}
+
 void app_pump(struct app *a)
 {
 	uint8_t data[16384];
@@ -415,7 +433,7 @@ void app_pump(struct app *a)
 		n = RP_MIN(n, a->to_send - a->sent);
 		for (uint64_t i = 0; i < n; i++)
 			data[i] = app_byte(a->pattern, a->sent + i);
-		m = rp_mbuf_from(a->sim->host[a->host].payload_pool, data, n);
+		m = app_chain(a, data, n);
 		if (!m)
 			return;
 		rc = app_ops(a)->send(a->conn, m, a->sim->now_ns);

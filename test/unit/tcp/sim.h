@@ -117,6 +117,7 @@ struct app {
 	uint64_t peer_pattern;
 	uint64_t to_send, sent, received;
 	uint32_t chunk; /* bytes of a send; 0: 1..16384 at random */
+	bool pieces;	/* buffers are filled as far as the transport says */
 	bool hold;	/* do not consume */
 	uint32_t held;
 	enum app_close close;
