@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/seq32.h>
+#include <base/units.h>
+
+#include "script.h"
+
+static const uint8_t addr_stack[4] = {10, 0, 0, 1}, addr_script[4] = {10, 0, 0, 2};
+
+static void put16(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 8);
+	p[1] = (uint8_t)v;
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	put16(p, v >> 16);
+	put16(p + 2, v);
+}
+
+static uint32_t get16(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 8 | p[1];
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+	return get16(p) << 16 | get16(p + 2);
+}
+
+uint8_t packet_byte(bool inbound, uint32_t seq)
+{
+	return (uint8_t)(seq * 7 + (seq >> 8) * 13 + (inbound ? 100 : 3));
+}
+
+struct flow *script_flow(struct script *s)
+{
+	const char *word = script_peek(s);
+	unsigned n = 1;
+
+	if (word && word[0] == '#') {
+		n = (unsigned)script_number(s, script_take(s) + 1);
+		if (n < 1 || n > FLOWS_MAX)
+			script_fail(s, "no such connection");
+	}
+	return &s->flows[n - 1];
+}
+
+/* Options. */
+
+static uint32_t peer_clock(const struct script *s)
+{
+	return (uint32_t)(1000 + (s->rig->now_ns - s->start_ns) / RP_NS_PER_MS);
+}
+
+/* `A:B` into two numbers. */
+static void read_range(struct script *s, const char *text, uint32_t out[2])
+{
+	char copy[128];
+	char *colon;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	colon = strchr(copy, ':');
+	if (!colon)
+		script_fail(s, "%s: a range is A:B", text);
+	*colon = '\0';
+	out[0] = (uint32_t)script_number(s, copy);
+	out[1] = (uint32_t)script_number(s, colon + 1);
+}
+
+static void options_ts(
+	struct script *s, const struct flow *f, struct options *o, char **save, bool inbound)
+{
+	const char *value = strtok_r(NULL, " ", save), *echo = strtok_r(NULL, " ", save);
+
+	o->ts_set = true;
+	o->ts_any_value = !value || strcmp(value, "*") == 0;
+	o->ts_any_echo = !echo || strcmp(echo, "*") == 0;
+	if (!o->ts_any_value)
+		o->ts_value = (uint32_t)script_number(s, value) + (inbound ? 0 : f->ts_base);
+	else if (inbound)
+		o->ts_value = peer_clock(s);
+	if (!o->ts_any_echo)
+		o->ts_echo = (uint32_t)script_number(s, echo) + (inbound ? f->ts_base : 0);
+	else if (inbound)
+		o->ts_echo = f->ts_last;
+}
+
+static void options_blocks(
+	struct script *s, const struct flow *f, struct options *o, char **save, bool inbound)
+{
+	uint32_t base = inbound ? f->irs : f->iss;
+	const char *word;
+
+	while ((word = strtok_r(NULL, " ", save))) {
+		if (o->blocks == 4)
+			script_fail(s, "no more than four SACK blocks");
+		read_range(s, word, o->block[o->blocks]);
+		o->block[o->blocks][0] += base;
+		o->block[o->blocks][1] += base;
+		o->blocks++;
+	}
+}
+
+/* One option; `raw` ones go to `bytes` only. */
+static void options_one(struct script *s, const struct flow *f, char *text, bool inbound,
+	struct options *o, uint8_t *bytes, unsigned *n)
+{
+	char *save = NULL;
+	const char *kind = strtok_r(text, " ", &save), *word;
+
+	if (!kind)
+		return;
+	if (strcmp(kind, "*") == 0) {
+		o->any = true;
+	} else if (strcmp(kind, "mss") == 0 && (word = strtok_r(NULL, " ", &save))) {
+		o->mss_set = true;
+		o->mss = (uint16_t)script_number(s, word);
+		bytes[(*n)++] = 2;
+		bytes[(*n)++] = 4;
+		put16(bytes + *n, o->mss);
+		*n += 2;
+	} else if (strcmp(kind, "ws") == 0 && (word = strtok_r(NULL, " ", &save))) {
+		o->shift_set = true;
+		o->shift = (uint8_t)script_number(s, word);
+		bytes[(*n)++] = 3;
+		bytes[(*n)++] = 3;
+		bytes[(*n)++] = o->shift;
+	} else if (strcmp(kind, "sack") == 0) {
+		o->sack_permitted = true;
+		bytes[(*n)++] = 4;
+		bytes[(*n)++] = 2;
+	} else if (strcmp(kind, "ts") == 0) {
+		options_ts(s, f, o, &save, inbound);
+		bytes[(*n)++] = 8;
+		bytes[(*n)++] = 10;
+		put32(bytes + *n, o->ts_value);
+		put32(bytes + *n + 4, o->ts_echo);
+		*n += 8;
+	} else if (strcmp(kind, "sb") == 0) {
+		options_blocks(s, f, o, &save, inbound);
+		bytes[(*n)++] = 5;
+		bytes[(*n)++] = (uint8_t)(2 + 8 * o->blocks);
+		for (unsigned i = 0; i < o->blocks; i++, *n += 8) {
+			put32(bytes + *n, o->block[i][0]);
+			put32(bytes + *n + 4, o->block[i][1]);
+		}
+	} else if (strcmp(kind, "nop") == 0) {
+		bytes[(*n)++] = 1;
+	} else if (strcmp(kind, "eol") == 0) {
+		bytes[(*n)++] = 0;
+	} else if (strcmp(kind, "raw") == 0 && (word = strtok_r(NULL, " ", &save))) {
+		for (; word[0] && word[1]; word += 2) {
+			char hex[3] = {word[0], word[1], 0};
+
+			bytes[(*n)++] = (uint8_t)strtoul(hex, NULL, 16);
+		}
+	} else {
+		script_fail(s, "%s: no such option, or something is missing", kind);
+	}
+	if (*n > 40)
+		script_fail(s, "more than 40 bytes of options");
+}
+
+static struct options options_read(struct script *s, const struct flow *f, const char *text,
+	bool inbound, uint8_t *bytes, unsigned *n)
+{
+	struct options o = {.given = true};
+	char copy[256], *save = NULL;
+	size_t length = strlen(text);
+
+	if (length < 2 || length - 2 >= sizeof(copy))
+		script_fail(s, "options are <a, b>");
+	memcpy(copy, text + 1, length - 2);
+	copy[length - 2] = '\0';
+	for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save))
+		options_one(s, f, one, inbound, &o, bytes, n);
+	return o;
+}
+
+struct options packet_options(
+	struct script *s, const struct flow *f, const char *text, bool inbound)
+{
+	uint8_t bytes[128];
+	unsigned n = 0;
+
+	return options_read(s, f, text, inbound, bytes, &n);
+}
+
+/* In. */
+
+/* What both offered is used. */
+static void flow_agree(struct flow *f)
+{
+	f->ts = f->ts_syn && f->stack_ts;
+	f->stack_shift = f->shift_syn && f->stack_ws ? f->shift_offered : 0;
+}
+
+struct build {
+	struct segment g;
+	const char *options;
+	bool bad_checksum, bad_ip_checksum, no_ts, fragment, filled;
+	uint8_t fill, ecn, ttl;
+	uint16_t urgent;
+	unsigned offset, cut; /* 0: as it is */
+	uint32_t ip_length;
+	uint16_t port; /* of the stack; 0: the flow's */
+};
+
+static unsigned build_options(
+	struct script *s, struct flow *f, const struct build *b, uint8_t *bytes)
+{
+	struct options o = {0};
+	uint8_t own[128];
+	unsigned n = 0, k = 0;
+
+	if (b->options)
+		o = options_read(s, f, b->options, true, own, &k);
+	if (f->ts && !b->no_ts && !o.ts_set && !(b->g.flags & SYN)) {
+		bytes[0] = bytes[1] = 1;
+		bytes[2] = 8;
+		bytes[3] = 10;
+		put32(bytes + 4, peer_clock(s));
+		put32(bytes + 8, f->ts_last);
+		n = 12;
+	}
+	if (n + k > 40)
+		script_fail(s, "more than 40 bytes of options");
+	memcpy(bytes + n, own, k);
+	n += k;
+	while (n % 4)
+		bytes[n++] = 0;
+	if (b->g.flags & SYN && (!f->opened || f->closed)) {
+		f->ts_syn = o.ts_set;
+		f->shift_syn = o.shift_set;
+		flow_agree(f);
+	}
+	return n;
+}
+
+static void build_ip(uint8_t *p, uint32_t total, const struct build *b)
+{
+	p[0] = 0x45;
+	p[1] = b->ecn;
+	put16(p + 2, b->ip_length ? b->ip_length : total);
+	put16(p + 6, b->fragment ? 0x2000 : 0x4000);
+	p[8] = b->ttl ? b->ttl : 64;
+	p[9] = 6;
+	memcpy(p + 12, addr_script, 4);
+	memcpy(p + 16, addr_stack, 4);
+	put16(p + 10, ~rig_sum(p, 20, 0) ^ (b->bad_ip_checksum ? 0x0101 : 0));
+}
+
+static void packet_build(struct script *s, struct flow *f, const struct build *b)
+{
+	uint8_t p[RIG_PACKET_MAX] = {0}, *tcp = p + 20;
+	const struct segment *g = &b->g;
+	unsigned header = 20 + build_options(s, f, b, tcp + 20);
+	uint32_t l4 = header + g->length, end;
+
+	if (20 + l4 > sizeof(p))
+		script_fail(s, "the packet is too long");
+	put16(tcp, f->remote_port);
+	put16(tcp + 2, b->port ? b->port : f->local_port);
+	put32(tcp + 4, f->iss + g->seq);
+	put32(tcp + 8, g->flags & ACK ? f->irs + g->ack : 0);
+	tcp[12] = (uint8_t)((b->offset ? b->offset - 1 : header / 4) << 4);
+	tcp[13] = g->flags;
+	put16(tcp + 14, g->window);
+	put16(tcp + 18, b->urgent);
+	for (uint32_t i = 0; i < g->length; i++)
+		tcp[header + i] = b->filled ? b->fill : packet_byte(true, g->seq + i);
+	build_ip(p, 20 + l4, b);
+	put16(tcp + 16,
+		~rig_sum(tcp, l4, rig_sum(p + 12, 8, 6 + l4)) ^ (b->bad_checksum ? 0x0101 : 0));
+	end = g->seq + g->length + ((g->flags & SYN) != 0) + ((g->flags & FIN) != 0);
+	if (rp_seq_gt(end, f->sent_end))
+		f->sent_end = end;
+	f->window = g->window;
+	script_trace(s, "< #%u flags %02x seq %d:%d ack %d win %u", f->number, g->flags,
+		(int)g->seq, (int)(g->seq + g->length), (int)g->ack, g->window);
+	if (!rig_packet(s->rig, p, 20 + l4 - b->cut))
+		script_fail(s, "out of buffers");
+}
+
+void packet_send(struct script *s, struct flow *f, const struct segment *g, const char *options)
+{
+	struct build b = {.g = *g, .options = options};
+
+	packet_build(s, f, &b);
+}
+
+static uint8_t read_flags(struct script *s, const char *word, bool *no_push)
+{
+	static const char letters[] = "FSRPAUEC";
+	uint8_t flags = 0;
+
+	if (strcmp(word, "-") == 0)
+		return 0;
+	for (; *word; word++) {
+		const char *at = strchr(letters, *word);
+
+		if (*word == 'p' && no_push)
+			*no_push = true;
+		else if (at)
+			flags |= (uint8_t)(1u << (at - letters));
+		else
+			script_fail(s, "%c: no such flag", *word);
+	}
+	return flags;
+}
+
+/* A number or a range, unless a word of the statement comes first. */
+static bool read_seq(struct script *s, uint32_t *seq, uint32_t *length)
+{
+	static const char *const words[] = {"ack", "win", "urg", "badsum", "badipsum", "doff",
+		"iplen", "ttl", "ect0", "ect1", "ce", "notect", "nots", "fill", "frag", "cut",
+		"port", NULL};
+	const char *word = script_peek(s);
+	uint32_t range[2];
+
+	if (!word || word[0] == '<')
+		return false;
+	for (unsigned i = 0; words[i]; i++)
+		if (strcmp(word, words[i]) == 0)
+			return false;
+	script_take(s);
+	if (!strchr(word, ':')) {
+		*seq = (uint32_t)script_number(s, word);
+		*length = 0;
+		return true;
+	}
+	read_range(s, word, range);
+	*seq = range[0];
+	*length = range[1] - range[0];
+	return true;
+}
+
+static bool build_word(struct script *s, struct build *b, const char *word)
+{
+	if (strcmp(word, "ack") == 0)
+		b->g.ack = (uint32_t)script_take_number(s);
+	else if (strcmp(word, "win") == 0)
+		b->g.window = (uint16_t)script_take_number(s);
+	else if (strcmp(word, "urg") == 0)
+		b->urgent = (uint16_t)script_take_number(s);
+	else if (strcmp(word, "doff") == 0)
+		b->offset = 1 + (unsigned)script_take_number(s);
+	else if (strcmp(word, "iplen") == 0)
+		b->ip_length = (uint32_t)script_take_number(s);
+	else if (strcmp(word, "ttl") == 0)
+		b->ttl = (uint8_t)script_take_number(s);
+	else if (strcmp(word, "cut") == 0)
+		b->cut = (unsigned)script_take_number(s);
+	else if (strcmp(word, "port") == 0)
+		b->port = (uint16_t)script_take_number(s);
+	else if (strcmp(word, "badsum") == 0)
+		b->bad_checksum = true;
+	else if (strcmp(word, "badipsum") == 0)
+		b->bad_ip_checksum = true;
+	else if (strcmp(word, "nots") == 0)
+		b->no_ts = true;
+	else if (strcmp(word, "frag") == 0)
+		b->fragment = true;
+	else if (strcmp(word, "ect0") == 0)
+		b->ecn = 2;
+	else if (strcmp(word, "ect1") == 0)
+		b->ecn = 1;
+	else if (strcmp(word, "ce") == 0)
+		b->ecn = 3;
+	else
+		return false;
+	return true;
+}
+
+void packet_in(struct script *s)
+{
+	struct flow *f = script_flow(s);
+	struct build b = {.g.flags = read_flags(s, script_take(s), NULL)};
+
+	b.g.ack = f->stack_end;
+	b.g.window = f->window;
+	if (!read_seq(s, &b.g.seq, &b.g.length))
+		b.g.seq = f->sent_end;
+	while (script_peek(s)) {
+		const char *word = script_take(s);
+
+		if (word[0] == '<') {
+			b.options = word;
+		} else if (strcmp(word, "fill") == 0) {
+			b.filled = s->any_bytes = true;
+			b.fill = (uint8_t)script_take_number(s);
+		} else if (!build_word(s, &b, word)) {
+			script_fail(s, "%s: no such word", word);
+		}
+	}
+	packet_build(s, f, &b);
+}
+
+static unsigned icmp_kind(struct script *s, uint8_t *type)
+{
+	static const struct {
+		const char *name;
+		uint8_t type, code;
+	} kinds[] = {{"net-unreachable", 3, 0}, {"host-unreachable", 3, 1},
+		{"protocol-unreachable", 3, 2}, {"port-unreachable", 3, 3}, {"too-big", 3, 4},
+		{"source-route", 3, 5}, {"prohibited", 3, 13}, {"time-exceeded", 11, 0},
+		{"source-quench", 4, 0}, {"redirect", 5, 1}};
+	const char *word = script_take(s);
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(kinds); i++) {
+		if (strcmp(word, kinds[i].name) == 0) {
+			*type = kinds[i].type;
+			return kinds[i].code;
+		}
+	}
+	script_fail(s, "%s: no such ICMP message", word);
+}
+
+void packet_icmp(struct script *s)
+{
+	struct flow *f = script_flow(s);
+	uint8_t p[20 + 8 + 20 + 8] = {0x45, 0, 0, sizeof(p), 0, 0, 0, 0, 64, 1};
+	uint8_t *icmp = p + 20, *inner = p + 28;
+	uint32_t mtu = 0, seq = 0;
+
+	icmp[1] = (uint8_t)icmp_kind(s, &icmp[0]);
+	while (script_peek(s)) {
+		if (script_word(s, "mtu"))
+			mtu = (uint32_t)script_take_number(s);
+		else if (script_word(s, "seq"))
+			seq = (uint32_t)script_take_number(s);
+		else
+			script_fail(s, "%s: no such word", script_peek(s));
+	}
+	memcpy(p + 12, addr_script, 4);
+	memcpy(p + 16, addr_stack, 4);
+	put16(p + 10, ~rig_sum(p, 20, 0));
+	inner[0] = 0x45;
+	put16(inner + 2, 1500);
+	inner[6] = 0x40;
+	inner[8] = 60;
+	inner[9] = 6;
+	memcpy(inner + 12, addr_stack, 4);
+	memcpy(inner + 16, addr_script, 4);
+	put16(inner + 10, ~rig_sum(inner, 20, 0));
+	put16(inner + 20, f->local_port);
+	put16(inner + 22, f->remote_port);
+	put32(inner + 24, f->irs + seq);
+	put16(icmp + 6, mtu);
+	put16(icmp + 2, ~rig_sum(icmp, sizeof(p) - 20, 0));
+	script_trace(s, "< #%u icmp type %u code %u mtu %u", f->number, icmp[0], icmp[1], mtu);
+	if (!rig_packet(s->rig, p, sizeof(p)))
+		script_fail(s, "out of buffers");
+}
+
+/* Out. */
+
+static void out_options(struct script *s, struct options *o, const uint8_t *p, unsigned n)
+{
+	while (n > 0 && p[0] != 0) {
+		unsigned length;
+
+		if (p[0] == 1) {
+			p++;
+			n--;
+			continue;
+		}
+		if (n < 2 || p[1] < 2 || p[1] > n) {
+			script_defer(s, "an option of impossible length was sent");
+			return;
+		}
+		length = p[1];
+		if (p[0] == 2 && length == 4 && !o->mss_set) {
+			o->mss_set = true;
+			o->mss = (uint16_t)get16(p + 2);
+		} else if (p[0] == 3 && length == 3 && !o->shift_set) {
+			o->shift_set = true;
+			o->shift = p[2];
+		} else if (p[0] == 4 && length == 2 && !o->sack_permitted) {
+			o->sack_permitted = true;
+		} else if (p[0] == 5 && o->blocks == 0 && length >= 10 && length <= 34 &&
+			   (length - 2) % 8 == 0) {
+			for (; o->blocks < (length - 2) / 8; o->blocks++) {
+				o->block[o->blocks][0] = get32(p + 2 + 8 * o->blocks);
+				o->block[o->blocks][1] = get32(p + 6 + 8 * o->blocks);
+			}
+		} else if (p[0] == 8 && length == 10 && !o->ts_set) {
+			o->ts_set = true;
+			o->ts_value = get32(p + 2);
+			o->ts_echo = get32(p + 6);
+		} else {
+			script_defer(s, "option %u of %u bytes was sent", p[0], length);
+		}
+		p += length;
+		n -= length;
+	}
+}
+
+static struct flow *out_flow(struct script *s, uint16_t local, uint16_t remote)
+{
+	for (unsigned i = 0; i < FLOWS_MAX; i++) {
+		struct flow *f = &s->flows[i];
+
+		if (f->remote_port != remote)
+			continue;
+		if (f->local_port == 0)
+			f->local_port = local;
+		return f;
+	}
+	script_defer(s, "a packet was sent to port %u", remote);
+	return NULL;
+}
+
+/* What holds for each packet whatever the script is about. */
+static void out_learn(struct script *s, struct flow *f, const struct packet *p)
+{
+	uint32_t end = p->seq + p->length + ((p->flags & SYN) != 0) + ((p->flags & FIN) != 0);
+	uint32_t edge;
+
+	if (p->flags & SYN) {
+		if (!f->irs_known || f->irs != p->seq) {
+			f->edge_known = f->ts_base_known = false;
+			f->stack_end = 0;
+		}
+		f->irs = p->seq;
+		f->irs_known = true;
+		f->stack_ts = p->opt.ts_set;
+		f->stack_ws = p->opt.shift_set;
+		f->shift_offered = p->opt.shift;
+		flow_agree(f);
+	}
+	if (p->opt.ts_set && !f->ts_base_known) {
+		f->ts_base = p->opt.ts_value;
+		f->ts_base_known = true;
+	}
+	if (p->opt.ts_set)
+		f->ts_last = p->opt.ts_value;
+	if (rp_seq_gt(end - f->irs, f->stack_end) && f->irs_known && !(p->flags & RST))
+		f->stack_end = end - f->irs;
+	if (p->flags & RST || !(p->flags & ACK))
+		return;
+	edge = p->ack + ((uint32_t)p->window << (p->flags & SYN ? 0 : f->stack_shift));
+	if (f->edge_known && rp_seq_lt(edge + (1u << f->stack_shift) - 1, f->edge))
+		script_defer(s, "the window was taken back: its right edge %d became %d",
+			(int)(f->edge - f->iss), (int)(edge - f->iss));
+	f->edge = f->edge_known ? rp_seq_max(edge, f->edge) : edge;
+	f->edge_known = true;
+}
+
+void packet_out(void *ctx, const uint8_t *ip, uint32_t length)
+{
+	struct script *s = ctx;
+	const uint8_t *tcp = ip + (ip[0] & 15) * 4u;
+	unsigned header;
+	char text[300];
+	struct packet *p;
+	struct flow *f;
+
+	if (ip[9] != 6)
+		return;
+	f = out_flow(s, (uint16_t)get16(tcp), (uint16_t)get16(tcp + 2));
+	header = (tcp[12] >> 4) * 4u;
+	if (header < 20 || tcp + header > ip + length)
+		script_defer(s, "the data offset is %u", header);
+	if (s->packet_last - s->packet_first == PACKETS_MAX)
+		script_defer(s, "too many packets wait for their `>`");
+	if (s->message[0])
+		return;
+	p = &s->packets[s->packet_last++ % PACKETS_MAX];
+	*p = (struct packet){.at_ns = s->rig->now_ns,
+		.flow = f,
+		.flags = tcp[13],
+		.ecn = ip[1] & 3,
+		.ttl = ip[8],
+		.seq = get32(tcp + 4),
+		.ack = get32(tcp + 8),
+		.window = (uint16_t)get16(tcp + 14),
+		.urgent = (uint16_t)get16(tcp + 18),
+		.length = (uint32_t)(ip + length - tcp) - header};
+	out_options(s, &p->opt, tcp + 20, header - 20);
+	out_learn(s, p->flow, p);
+	packet_describe(p, text, sizeof(text));
+	script_trace(s, "> %s", text);
+	if (!(ip[6] & 0x40))
+		script_defer(s, "sent without Don't Fragment");
+	for (uint32_t i = 0; i < p->length; i++) {
+		uint32_t seq = p->seq - p->flow->irs + i;
+
+		if (tcp[header + i] != packet_byte(false, seq))
+			script_defer(s, "the byte at %u that was sent is wrong: %s", seq, text);
+	}
+}
+
+static void flags_text(uint8_t flags, char *out)
+{
+	static const char letters[] = "FSRPAUEC";
+	static const uint8_t order[] = {1, 0, 2, 3, 4, 5, 6, 7};
+
+	if (flags == 0)
+		*out++ = '-';
+	for (unsigned i = 0; i < 8; i++)
+		if (flags & 1u << order[i])
+			*out++ = letters[order[i]];
+	*out = '\0';
+}
+
+void packet_describe(const struct packet *p, char *out, unsigned size)
+{
+	static const char *const ecn[] = {"", " ect1", " ect0", " ce"};
+	const struct flow *f = p->flow;
+	const struct options *o = &p->opt;
+	char flags[16], *at = out;
+	const char *end = out + size;
+
+#define ADD(...)                                                             \
+	do {                                                                 \
+		if (at < end)                                                \
+			at += snprintf(at, (size_t)(end - at), __VA_ARGS__); \
+	} while (0)
+	flags_text(p->flags, flags);
+	ADD("#%u %s %d", f->number, flags, (int)(p->seq - f->irs));
+	if (p->length > 0)
+		ADD(":%d", (int)(p->seq - f->irs + p->length));
+	if (p->flags & ACK)
+		ADD(" ack %d", (int)(p->ack - f->iss));
+	ADD(" win %u%s <", p->window, ecn[p->ecn]);
+	if (o->mss_set)
+		ADD(" mss %u", o->mss);
+	if (o->sack_permitted)
+		ADD(" sack");
+	if (o->ts_set)
+		ADD(" ts %d %u", (int)(o->ts_value - f->ts_base), o->ts_echo);
+	if (o->shift_set)
+		ADD(" ws %u", o->shift);
+	for (unsigned i = 0; i < o->blocks; i++)
+		ADD("%s %d:%d", i ? "" : " sb", (int)(o->block[i][0] - f->iss),
+			(int)(o->block[i][1] - f->iss));
+	ADD(" >");
+#undef ADD
+}
+
+/* What differs, or NULL. */
+static const char *options_differ(const struct options *want, const struct options *got)
+{
+	if (want->any)
+		return NULL;
+	if (want->mss_set != got->mss_set || want->mss != got->mss)
+		return "mss";
+	if (want->shift_set != got->shift_set || want->shift != got->shift)
+		return "window scale";
+	if (want->sack_permitted != got->sack_permitted)
+		return "SACK permitted";
+	if (want->ts_set != got->ts_set)
+		return "timestamps";
+	if (want->ts_set && !want->ts_any_value && want->ts_value != got->ts_value)
+		return "timestamp value";
+	if (want->ts_set && !want->ts_any_echo && want->ts_echo != got->ts_echo)
+		return "timestamp echo";
+	if (want->blocks != got->blocks || memcmp(want->block, got->block, want->blocks * 8u) != 0)
+		return "SACK blocks";
+	return NULL;
+}
+
+/* `N`, `N..M`, `*`. */
+static bool in_range(struct script *s, const char *word, int64_t got)
+{
+	const char *dots = strstr(word, "..");
+	char copy[128];
+
+	if (strcmp(word, "*") == 0)
+		return true;
+	if (!dots)
+		return got == script_number(s, word);
+	snprintf(copy, sizeof(copy), "%.*s", (int)(dots - word), word);
+	return got >= script_number(s, copy) && got <= script_number(s, dots + 2);
+}
+
+static void expect_word(
+	struct script *s, const struct packet *p, const char *word, const char *text)
+{
+	static const struct {
+		const char *word;
+		uint8_t ecn;
+	} marks[] = {{"notect", 0}, {"ect1", 1}, {"ect0", 2}, {"ce", 3}};
+
+	if (strcmp(word, "win") == 0) {
+		if (!in_range(s, script_take(s), p->window))
+			script_fail(s, "the window is different; got: %s", text);
+		return;
+	}
+	if (strcmp(word, "ttl") == 0) {
+		if (!in_range(s, script_take(s), p->ttl))
+			script_fail(s, "the TTL is %u; got: %s", p->ttl, text);
+		return;
+	}
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(marks); i++) {
+		if (strcmp(word, marks[i].word) == 0) {
+			if (p->ecn != marks[i].ecn)
+				script_fail(s, "the ECN bits are %u; got: %s", p->ecn, text);
+			return;
+		}
+	}
+	script_fail(s, "%s: no such word", word);
+}
+
+void packet_expect(struct script *s, const struct packet *p)
+{
+	struct flow *f = script_flow(s);
+	bool no_push = false, has_options = false;
+	uint32_t seq, length;
+	char text[300];
+	const char *word, *differs;
+	uint8_t flags, care;
+
+	packet_describe(p, text, sizeof(text));
+	s->checks++;
+	if (f != p->flow)
+		script_fail(s, "it is of another connection: %s", text);
+	if (script_word(s, "any"))
+		return;
+	flags = read_flags(s, script_take(s), &no_push);
+	care = flags & PSH || no_push ? 0xff : 0xff & ~PSH;
+	if ((p->flags & care) != (flags & care))
+		script_fail(s, "the flags are different; got: %s", text);
+	if (!read_seq(s, &seq, &length))
+		script_fail(s, "a sequence number is missing");
+	if (p->seq - f->irs != seq || p->length != length)
+		script_fail(s, "the sequence range is different; got: %s", text);
+	if (flags & ACK) {
+		if (!script_word(s, "ack"))
+			script_fail(s, "`ack` is missing");
+		word = script_take(s);
+		if (strcmp(word, "*") != 0 && p->ack - f->iss != (uint32_t)script_number(s, word))
+			script_fail(s, "the acknowledgement is different; got: %s", text);
+	}
+	while ((word = script_peek(s))) {
+		script_take(s);
+		if (word[0] == '<') {
+			struct options want = packet_options(s, f, word, false);
+
+			has_options = true;
+			differs = options_differ(&want, &p->opt);
+			if (differs)
+				script_fail(s, "the option differs: %s; got: %s", differs, text);
+		} else {
+			expect_word(s, p, word, text);
+		}
+	}
+	if (!has_options && p->opt.blocks > 0)
+		script_fail(s, "SACK blocks that were not asked for; got: %s", text);
+}
