@@ -13,7 +13,9 @@
 #include <base/bytes.h>
 #include <base/log.h>
 #include <ctl/ctl_priv.h>
+#include <gateway/gateway.h>
 #include <grpc/credentials.h>
+#include <services.h>
 
 #define RING_BUDGET 256
 #define SUPERVISE_NS (100 * RP_NS_PER_MS)
@@ -306,7 +308,10 @@ static int create_server(struct rp_ctl *ctl)
 	if (!ctl->etcd)
 		return -errno;
 	rc = ctl_admin_create(ctl);
-	return rc ? rc : ctl_peers_create(ctl);
+	if (rc)
+		return rc;
+	ctl->gateway = rp_gateway_new(ctl->server, rp_proto_services);
+	return ctl->gateway ? ctl_peers_create(ctl) : -errno;
 }
 
 static int create_control(struct rp_ctl *ctl)
@@ -420,6 +425,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 		return;
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);
+	rp_gateway_destroy(ctl->gateway);
 	rp_etcd_destroy(ctl->etcd);
 	/* What still lies in the rings holds buffers. */
 	while (rp_xcore_recv_any(ctl->end, &m, NULL, 1) == 1)

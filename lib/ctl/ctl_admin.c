@@ -178,6 +178,7 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 		rp_metrics_shard(m, s, &ctl->snapshots[s]);
 	metrics_ports(ctl, m);
 	metrics_control(ctl, m);
+	ctl_metrics_etcd(ctl, m);
 	metrics_pool(m, ctl->config.pool, "pool=\"queue\"");
 	metrics_pool(m, ctl->config.frame_pool, "pool=\"frame\"");
 }

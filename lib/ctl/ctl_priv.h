@@ -89,6 +89,7 @@ struct rp_ctl {
 	struct rp_xcore_end *end;
 	struct rp_grpc_server *server;
 	struct rp_etcd *etcd;
+	struct rp_gateway *gateway;
 	struct rp_etcd_backend backend;
 	struct rp_etcd_peer_backend peer_backend;
 	struct rp_control *control;
@@ -162,5 +163,8 @@ void ctl_admin_destroy(struct rp_ctl *ctl);
 void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token);
 /** All metrics of the node from the newest snapshots. */
 void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+/* ctl_metrics.c */
+void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m);
+
 /** Calls `fn` when a snapshot begun from now on is there. */
 void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who);

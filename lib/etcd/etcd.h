@@ -31,6 +31,9 @@
 struct rp_etcd;
 struct rp_grpc_server;
 
+/** The version that clients are told: it decides which features they use. */
+#define RP_ETCD_VERSION "3.6.0"
+
 /** What a caller is, as far as policy must know. */
 struct rp_etcd_caller {
 	bool loopback; /**< the connection comes from 127.0.0.0/8, ::1 or a unix socket */

@@ -57,9 +57,8 @@ typedef struct Mvccpb__KeyValue Mvccpb__KeyValue;
 #define ETCD_RESUME_BURST 16
 /** Txns in each other that are unpacked; etcd's limit of operations allows no more. */
 #define ETCD_TXN_DEPTH_MAX 128u
-/** The version that clients are told: it decides which features they use. */
-#define ETCD_VERSION "3.6.0"
-#define ETCD_VERSION_CLUSTER "3.6.0"
+#define ETCD_VERSION RP_ETCD_VERSION
+#define ETCD_VERSION_CLUSTER RP_ETCD_VERSION
 
 struct etcd_arena_block;
 struct etcd_call;

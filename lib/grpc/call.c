@@ -495,7 +495,9 @@ void grpc_call_on_room(struct grpc_stream *s)
 {
 	struct rp_grpc_call *call = call_of(s);
 
-	if (!call->done && call->visible && call->method->ops->on_room)
+	if (call->http)
+		grpc_http_room(call->http);
+	else if (!call->done && call->visible && call->method->ops->on_room)
 		call->method->ops->on_room(call, call->method->ctx);
 }
 
@@ -503,7 +505,9 @@ void grpc_call_on_written(struct grpc_stream *s, uint64_t cookie)
 {
 	struct rp_grpc_call *call = call_of(s);
 
-	if (!call->done && call->visible && call->method->ops->on_written)
+	if (call->http)
+		grpc_http_written(call->http, cookie);
+	else if (!call->done && call->visible && call->method->ops->on_written)
 		call->method->ops->on_written(call, cookie, call->method->ctx);
 }
 
@@ -538,6 +542,12 @@ static int call_send(
 	int error;
 
 	RP_ASSERT(!call->done);
+	if (call->bridge) {
+		error = call->bridge->message(call->bridge_ctx, data, length, cookie);
+		if (take)
+			free(data);
+		return error;
+	}
 	if ((streaming && s->out_bytes > 0 && s->out_bytes + length > limits->call_out_bytes) ||
 		(queued > 0 && queued + length > limits->conn_out_bytes)) {
 		if (take)
@@ -563,6 +573,10 @@ int rp_grpc_call_send_take(struct rp_grpc_call *call, void *data, size_t length,
 void rp_grpc_call_finish(struct rp_grpc_call *call, enum rp_grpc_code code, const char *message)
 {
 	RP_ASSERT(!call->done);
+	if (call->bridge) {
+		grpc_bridge_finish(call, code, message);
+		return;
+	}
 	call->done = true;
 	call_conn(call)->server->stats.calls_finished++;
 	call_end_output(call, code, message);
@@ -581,16 +595,23 @@ void rp_grpc_call_reply(struct rp_grpc_call *call, const void *data, size_t leng
 
 size_t rp_grpc_call_room(const struct rp_grpc_call *call)
 {
+	if (call->bridge)
+		return rp_http_room(call->bridge_request);
 	return grpc_stream_room(&call->stream);
 }
 
 bool rp_grpc_call_fits(struct rp_grpc_call *call, size_t length)
 {
+	/* As JSON it grows: base64, names. */
+	if (call->bridge)
+		return rp_http_fits(call->bridge_request, length * 2);
 	return grpc_stream_fits(&call->stream, length);
 }
 
 size_t rp_grpc_call_queued_bytes(const struct rp_grpc_call *call)
 {
+	if (call->bridge)
+		return rp_http_queued_bytes(call->bridge_request);
 	return call->stream.out_bytes;
 }
 
@@ -622,6 +643,11 @@ struct rp_grpc_conn *rp_grpc_call_conn(const struct rp_grpc_call *call)
 const struct rp_grpc_method *rp_grpc_call_method(const struct rp_grpc_call *call)
 {
 	return call->method;
+}
+
+const char *rp_grpc_call_peer_cn(const struct rp_grpc_call *call)
+{
+	return call->bridge ? NULL : rp_grpc_conn_peer_cn(call_conn(call));
 }
 
 uint64_t rp_grpc_call_id(const struct rp_grpc_call *call)

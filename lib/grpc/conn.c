@@ -334,7 +334,11 @@ static void conn_before_flush(struct grpc_h2 *h2)
 
 static void conn_after_flush(struct grpc_h2 *h2)
 {
-	grpc_conn_count(conn_of(h2));
+	struct rp_grpc_conn *conn = conn_of(h2);
+
+	if (conn->mode == GRPC_CONN_HTTP1 && conn->http1)
+		grpc_http1_flushed(conn);
+	grpc_conn_count(conn);
 }
 
 static void conn_linger(struct grpc_h2 *h2)

@@ -43,7 +43,7 @@ static const char *const http_common[][2] = {
 	{"access-control-allow-headers", "accept, content-type, authorization"},
 };
 
-const char *grpc_http_reason(int status)
+const char *rp_http_reason(int status)
 {
 	for (size_t i = 0; i < RP_ARRAY_SIZE(http_reasons); i++) {
 		if (http_reasons[i].status == status)
@@ -123,7 +123,7 @@ int grpc_http_add_body(struct rp_http_request *r, const uint8_t *data, size_t le
 void grpc_http_refuse(struct rp_http_request *r, int status)
 {
 	char text[64];
-	int n = snprintf(text, sizeof(text), "%d %s\n", status, grpc_http_reason(status));
+	int n = snprintf(text, sizeof(text), "%d %s\n", status, rp_http_reason(status));
 
 	r->done = false;
 	rp_http_reply(r, status, "text/plain; charset=utf-8", text, (size_t)n);
@@ -182,7 +182,8 @@ static void http_h2_begin(
 	grpc_h2_post_flush(&r->conn->h2);
 }
 
-static int http_h2_write(struct rp_http_request *r, const void *data, size_t length)
+static int http_h2_write(
+	struct rp_http_request *r, const void *data, size_t length, uint64_t cookie)
 {
 	struct grpc_stream *s = &r->call->stream;
 	const struct rp_grpc_limits *limits = &r->conn->server->config.limits;
@@ -192,7 +193,7 @@ static int http_h2_write(struct rp_http_request *r, const void *data, size_t len
 	if ((s->out_bytes > 0 && s->out_bytes + length > limits->call_out_bytes) ||
 		(queued > 0 && queued + length > limits->conn_out_bytes))
 		return -ENOBUFS;
-	return grpc_stream_push(s, data, length, false, 0);
+	return grpc_stream_push(s, data, length, false, cookie);
 }
 
 /* Answers. */
@@ -208,12 +209,13 @@ static void http_begin(
 		grpc_http1_begin(r, status, content_type, length);
 }
 
-static int http_write(struct rp_http_request *r, const void *data, size_t length)
+static int http_write(struct rp_http_request *r, const void *data, size_t length, uint64_t cookie)
 {
 	RP_ASSERT(r->begun && !r->done);
 	if (length == 0 || r->head_only)
 		return 0;
-	return r->call ? http_h2_write(r, data, length) : grpc_http1_write(r, data, length);
+	return r->call ? http_h2_write(r, data, length, cookie)
+		       : grpc_http1_write(r, data, length, cookie);
 }
 
 void rp_http_begin(struct rp_http_request *r, int status, const char *content_type)
@@ -221,9 +223,46 @@ void rp_http_begin(struct rp_http_request *r, int status, const char *content_ty
 	http_begin(r, status, content_type, -1);
 }
 
-int rp_http_write(struct rp_http_request *r, const void *data, size_t length)
+int rp_http_write(struct rp_http_request *r, const void *data, size_t length, uint64_t cookie)
 {
-	return http_write(r, data, length);
+	return http_write(r, data, length, cookie);
+}
+
+size_t rp_http_queued_bytes(const struct rp_http_request *r)
+{
+	return r->call ? r->call->stream.out_bytes : grpc_http1_queued_bytes(r);
+}
+
+size_t rp_http_room(const struct rp_http_request *r)
+{
+	size_t queued;
+
+	if (r->call)
+		return grpc_stream_room(&r->call->stream);
+	queued = grpc_http1_queued_bytes(r);
+	return r->conn->h2.dead || queued >= GRPC_ROOM_BYTES ? 0 : GRPC_ROOM_BYTES - queued;
+}
+
+bool rp_http_fits(struct rp_http_request *r, size_t length)
+{
+	return r->call ? grpc_stream_fits(&r->call->stream, length) : grpc_http1_fits(r, length);
+}
+
+void rp_http_set_endless(struct rp_http_request *r)
+{
+	r->endless = true;
+}
+
+void grpc_http_room(struct rp_http_request *r)
+{
+	if (r->visible && !r->done && r->handler->on_room)
+		r->handler->on_room(r, r->handler->ctx);
+}
+
+void grpc_http_written(struct rp_http_request *r, uint64_t cookie)
+{
+	if (r->visible && !r->done && r->handler->on_written)
+		r->handler->on_written(r, cookie, r->handler->ctx);
 }
 
 void rp_http_end(struct rp_http_request *r)
@@ -243,7 +282,7 @@ void rp_http_reply(struct rp_http_request *r, int status, const char *content_ty
 	const void *body, size_t length)
 {
 	http_begin(r, status, content_type, (ssize_t)length);
-	if (http_write(r, body, length) < 0) {
+	if (http_write(r, body, length, 0) < 0) {
 		/* Its length is announced already: only an end of the stream says that it is cut.
 		 */
 		r->done = true;

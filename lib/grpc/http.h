@@ -27,6 +27,11 @@ struct rp_http_handler {
 	void (*on_request)(struct rp_http_request *request, void *ctx);
 	/** The client is gone before the answer was complete; last callback. May be NULL. */
 	void (*on_cancel)(struct rp_http_request *request, void *ctx);
+	/** After rp_http_fits() said no: what was asked for fits now. May be NULL. */
+	void (*on_room)(struct rp_http_request *request, void *ctx);
+	/** The last byte of the piece written with this cookie is in the kernel's socket. May be
+	 * NULL. */
+	void (*on_written)(struct rp_http_request *request, uint64_t cookie, void *ctx);
 	void *ctx;
 };
 
@@ -46,11 +51,24 @@ struct rp_grpc_conn *rp_http_conn(const struct rp_http_request *request);
 void rp_http_set_user(struct rp_http_request *request, void *user);
 void *rp_http_user(const struct rp_http_request *request);
 
+/** "Not Found" of 404. */
+const char *rp_http_reason(int status);
+
 /** The whole answer; `body` is copied. */
 void rp_http_reply(struct rp_http_request *request, int status, const char *content_type,
 	const void *body, size_t length);
 /** Start of an answer in pieces. */
 void rp_http_begin(struct rp_http_request *request, int status, const char *content_type);
-/** A piece, copied. 0, or -ENOBUFS when the client does not read what is queued, -ENOMEM. */
-int rp_http_write(struct rp_http_request *request, const void *data, size_t length);
+/**
+ * A piece, copied. 0, or -ENOBUFS when the client does not read what is queued, -ENOMEM. `cookie`
+ * other than 0 asks for on_written().
+ */
+int rp_http_write(
+	struct rp_http_request *request, const void *data, size_t length, uint64_t cookie);
+/** As rp_grpc_call_room(), _fits() and _queued_bytes(), of the answer's pieces. */
+size_t rp_http_room(const struct rp_http_request *request);
+bool rp_http_fits(struct rp_http_request *request, size_t length);
+size_t rp_http_queued_bytes(const struct rp_http_request *request);
+/** The answer may go on for ever: a client that has closed its side is gone, not waiting. */
+void rp_http_set_endless(struct rp_http_request *request);
 void rp_http_end(struct rp_http_request *request);

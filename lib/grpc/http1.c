@@ -30,6 +30,12 @@ enum http1_state {
 	HTTP1_CLOSE,  /* nothing is read any more */
 };
 
+/* A piece of an answer whose way to the socket is asked for. */
+struct http1_mark {
+	struct rp_list node;
+	uint64_t cookie, position; /* among the plain bytes of the wire */
+};
+
 struct grpc_http1 {
 	enum http1_state state;
 	uint8_t *in;
@@ -41,12 +47,26 @@ struct grpc_http1 {
 	char method[24];
 	uint64_t body_left;
 	bool keep_alive, chunked_answer, http10, ended, dispatching;
+	struct rp_list marks; /* of the request's answer */
+	size_t room_wanted;   /* 0: nobody waits for room */
 };
 
 int grpc_http1_open(struct rp_grpc_conn *conn)
 {
 	conn->http1 = calloc(1, sizeof(*conn->http1));
-	return conn->http1 ? 0 : -ENOMEM;
+	if (!conn->http1)
+		return -ENOMEM;
+	rp_list_init(&conn->http1->marks);
+	return 0;
+}
+
+static void http1_forget_marks(struct grpc_http1 *h)
+{
+	struct rp_list *n;
+
+	while ((n = rp_list_pop_front(&h->marks)) != NULL)
+		free(rp_list_entry(n, struct http1_mark, node));
+	h->room_wanted = 0;
 }
 
 void grpc_http1_close(struct rp_grpc_conn *conn)
@@ -57,6 +77,7 @@ void grpc_http1_close(struct rp_grpc_conn *conn)
 		return;
 	grpc_http_free(h->request);
 	grpc_headers_free(&h->headers);
+	http1_forget_marks(h);
 	free(h->in);
 	free(h->out);
 	free(h);
@@ -121,7 +142,7 @@ void grpc_http1_begin(
 	char head[1024];
 	int n;
 
-	n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\n", status, grpc_http_reason(status));
+	n = snprintf(head, sizeof(head), "HTTP/1.1 %d %s\r\n", status, rp_http_reason(status));
 	if (content_type)
 		n += snprintf(head + n, sizeof(head) - (size_t)n, "Content-Type: %.200s\r\n",
 			content_type);
@@ -143,24 +164,84 @@ void grpc_http1_begin(
 		rp_grpc_conn_close(r->conn);
 }
 
-int grpc_http1_write(struct rp_http_request *r, const void *data, size_t length)
+static int http1_out_chunk(struct rp_grpc_conn *conn, const void *data, size_t length)
 {
-	struct rp_grpc_conn *conn = r->conn;
-	struct grpc_http1 *h = conn->http1;
-	size_t queued = h->out_length + grpc_wire_left_bytes(&conn->h2.wire);
 	char line[24];
 	int n, error;
 
-	/* A head alone is not a queue: the first piece is always taken. */
-	if (queued > 1024 && queued + length > conn->server->config.limits.call_out_bytes)
-		return -ENOBUFS;
-	if (!h->chunked_answer)
+	if (!conn->http1->chunked_answer)
 		return http1_out(conn, data, length);
 	n = snprintf(line, sizeof(line), "%zx\r\n", length);
 	error = http1_out(conn, line, (size_t)n);
 	if (error == 0)
 		error = http1_out(conn, data, length);
 	return error < 0 ? error : http1_out(conn, "\r\n", 2);
+}
+
+size_t grpc_http1_queued_bytes(const struct rp_http_request *r)
+{
+	return r->conn->http1->out_length + grpc_wire_left_bytes(&r->conn->h2.wire);
+}
+
+int grpc_http1_write(struct rp_http_request *r, const void *data, size_t length, uint64_t cookie)
+{
+	struct rp_grpc_conn *conn = r->conn;
+	struct grpc_http1 *h = conn->http1;
+	size_t queued = grpc_http1_queued_bytes(r);
+	struct http1_mark *m = NULL;
+	int error;
+
+	/* A head alone is not a queue: the first piece is always taken. */
+	if (queued > 1024 && queued + length > conn->server->config.limits.call_out_bytes)
+		return -ENOBUFS;
+	if (cookie != 0) {
+		m = malloc(sizeof(*m));
+		if (!m)
+			return -ENOMEM;
+	}
+	error = http1_out_chunk(conn, data, length);
+	if (error < 0 || !m) {
+		free(m);
+		return error;
+	}
+	m->cookie = cookie;
+	m->position = conn->h2.wire.plain_total + h->out_length;
+	rp_list_init(&m->node);
+	rp_list_push_back(&h->marks, &m->node);
+	return 0;
+}
+
+bool grpc_http1_fits(struct rp_http_request *r, size_t length)
+{
+	struct grpc_http1 *h = r->conn->http1;
+	size_t wanted = RP_MAX(RP_MIN(length, (size_t)GRPC_ROOM_BYTES / 2), 1u);
+
+	if (rp_http_room(r) >= wanted) {
+		h->room_wanted = 0;
+		return true;
+	}
+	h->room_wanted = wanted;
+	return false;
+}
+
+void grpc_http1_flushed(struct rp_grpc_conn *conn)
+{
+	struct grpc_http1 *h = conn->http1;
+
+	while (!rp_list_empty(&h->marks)) {
+		struct http1_mark *m = rp_list_entry(h->marks.next, struct http1_mark, node);
+		uint64_t cookie = m->cookie;
+
+		if (m->position > conn->h2.wire.plain_sent)
+			break;
+		rp_list_unlink(&m->node);
+		free(m);
+		grpc_http_written(h->request, cookie);
+	}
+	if (h->room_wanted > 0 && h->request && rp_http_room(h->request) >= h->room_wanted) {
+		h->room_wanted = 0;
+		grpc_http_room(h->request);
+	}
 }
 
 static void http1_parse(struct rp_grpc_conn *conn);
@@ -173,6 +254,7 @@ void grpc_http1_end(struct rp_http_request *r)
 	if (h->chunked_answer && !r->head_only)
 		(void)http1_out(conn, "0\r\n\r\n", 5);
 	h->request = NULL;
+	http1_forget_marks(h);
 	grpc_http_free(r);
 	grpc_headers_free(&h->headers);
 	h->state = h->keep_alive ? HTTP1_HEAD : HTTP1_CLOSE;
@@ -505,6 +587,8 @@ bool grpc_http1_ended(struct rp_grpc_conn *conn)
 	struct grpc_http1 *h = conn->http1;
 
 	h->ended = true;
+	if (h->request && h->request->endless)
+		return false;
 	if (h->state != HTTP1_ANSWER)
 		return h->state == HTTP1_CLOSE && conn->h2.closing;
 	grpc_wire_hold_input(&conn->h2.wire, true);

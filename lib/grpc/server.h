@@ -244,6 +244,8 @@ void rp_grpc_call_set_user(struct rp_grpc_call *call, void *user);
 void *rp_grpc_call_user(const struct rp_grpc_call *call);
 struct rp_grpc_conn *rp_grpc_call_conn(const struct rp_grpc_call *call);
 const struct rp_grpc_method *rp_grpc_call_method(const struct rp_grpc_call *call);
+/** As rp_grpc_conn_peer_cn(), but NULL for a call that came as plain HTTP (bridge.h). */
+const char *rp_grpc_call_peer_cn(const struct rp_grpc_call *call);
 /** Unique among the calls of the process's life; for logs and tokens. */
 uint64_t rp_grpc_call_id(const struct rp_grpc_call *call);
 /** When grpc-timeout runs out, RP_NEVER without one. */

@@ -3,13 +3,14 @@
 
 /*
  * The inside of the server: server.c owns listeners and connections, conn.c a connection's
- * protocol, call.c gRPC calls, http.c and http1.c plain HTTP.
+ * protocol, call.c gRPC calls, http.c and http1.c plain HTTP, bridge.c gRPC calls out of it.
  */
 
 #include <base/list.h>
 #include "addr_priv.h"
 #include "h2_priv.h"
 #include "headers_priv.h"
+#include <grpc/bridge.h>
 #include <grpc/http.h>
 #include <grpc/server.h>
 
@@ -103,6 +104,11 @@ struct rp_grpc_call {
 	bool done;     /* the service has finished, or was told of the end */
 	bool answered; /* response HEADERS are submitted */
 	bool got_message;
+	/* Made from a plain request (bridge.c): the stream is not one of HTTP/2. */
+	const struct rp_grpc_bridge_ops *bridge;
+	void *bridge_ctx;
+	struct rp_http_request *bridge_request;
+	bool *bridge_gone; /* to be set when it ends inside on_start */
 };
 
 /* conn.c */
@@ -150,6 +156,9 @@ void grpc_call_on_room(struct grpc_stream *s);
 void grpc_call_on_written(struct grpc_stream *s, uint64_t cookie);
 void grpc_call_on_closed(struct grpc_stream *s, uint32_t error_code);
 
+/* bridge.c */
+void grpc_bridge_finish(struct rp_grpc_call *call, enum rp_grpc_code code, const char *text);
+
 /* http.c */
 struct rp_http_request {
 	struct rp_grpc_conn *conn;
@@ -162,6 +171,7 @@ struct rp_http_request {
 	size_t body_length, body_size;
 	void *user;
 	bool visible, begun, done, head_only;
+	bool endless; /* a client that sends no more is gone */
 };
 
 /** `target`: path and query. NULL without memory. */
@@ -175,8 +185,10 @@ void grpc_http_dispatch(struct rp_http_request *request);
 void grpc_http_refuse(struct rp_http_request *request, int status);
 /** Tells the handler, when it has the request; frees it. free(NULL) is fine. */
 void grpc_http_free(struct rp_http_request *request);
-const char *grpc_http_reason(int status);
 /** Name and value of the i-th header that every answer has, false past the last. */
+/** To the request's handler, while it has the request. */
+void grpc_http_room(struct rp_http_request *request);
+void grpc_http_written(struct rp_http_request *request, uint64_t cookie);
 bool grpc_http_common_header(unsigned i, const char **name, const char **value);
 
 /* http1.c */
@@ -191,7 +203,12 @@ bool grpc_http1_answering(const struct rp_grpc_conn *conn);
 bool grpc_http1_idle(const struct rp_grpc_conn *conn);
 void grpc_http1_begin(
 	struct rp_http_request *request, int status, const char *content_type, ssize_t length);
-int grpc_http1_write(struct rp_http_request *request, const void *data, size_t length);
+int grpc_http1_write(
+	struct rp_http_request *request, const void *data, size_t length, uint64_t cookie);
+bool grpc_http1_fits(struct rp_http_request *request, size_t length);
+size_t grpc_http1_queued_bytes(const struct rp_http_request *request);
+/** Tells of what the kernel has taken, and of room. */
+void grpc_http1_flushed(struct rp_grpc_conn *conn);
 void grpc_http1_end(struct rp_http_request *request);
 
 /* gzip.c */

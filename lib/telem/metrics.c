@@ -20,8 +20,8 @@ void rp_metrics_free(struct rp_metrics *m)
 	rp_metrics_init(m);
 }
 
-void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, const char *help,
-	const char *labels, uint64_t value, bool gauge)
+void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help, const char *labels,
+	uint64_t value, bool gauge)
 {
 	struct rp_metric *item;
 
@@ -31,12 +31,21 @@ void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, 
 		RP_ASSERT(m->items != NULL);
 	}
 	item = &m->items[m->count++];
-	snprintf(item->name, sizeof(item->name), "ringpost_%s_%s", module, name);
+	snprintf(item->name, sizeof(item->name), "%s", name);
 	item->labels = strdup(labels);
 	RP_ASSERT(item->labels != NULL);
 	item->help = help;
 	item->value = value;
 	item->gauge = gauge;
+}
+
+void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, const char *help,
+	const char *labels, uint64_t value, bool gauge)
+{
+	char whole[sizeof(m->items[0].name)];
+
+	snprintf(whole, sizeof(whole), "ringpost_%s_%s", module, name);
+	rp_metrics_add_as(m, whole, help, labels, value, gauge);
 }
 
 /* ---- one shard ---- */

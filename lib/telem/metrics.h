@@ -37,6 +37,9 @@ void rp_metrics_free(struct rp_metrics *m);
 /** `labels` is copied, `help` is not. */
 void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, const char *help,
 	const char *labels, uint64_t value, bool gauge);
+/** The same under a whole name, without "ringpost_"; a counter's "_total" is added in its text. */
+void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help, const char *labels,
+	uint64_t value, bool gauge);
 /** Everything in a shard's snapshot: engine, queues, deliver, links, tcp, net and the loop. */
 void rp_metrics_shard(struct rp_metrics *m, unsigned shard, const struct rp_engine_snapshot *s);
 /** The text of all, grouped by name, ending in "# EOF"; malloc'd, free it. */

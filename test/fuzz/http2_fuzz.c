@@ -97,8 +97,8 @@ static void http_request(struct rp_http_request *r, void *ctx)
 		return;
 	}
 	rp_http_begin(r, 200, "text/plain");
-	(void)rp_http_write(r, rp_http_path(r), strlen(rp_http_path(r)));
-	(void)rp_http_write(r, rp_http_query(r), strlen(rp_http_query(r)));
+	(void)rp_http_write(r, rp_http_path(r), strlen(rp_http_path(r)), 0);
+	(void)rp_http_write(r, rp_http_query(r), strlen(rp_http_query(r)), 0);
 	rp_http_end(r);
 }
 

@@ -192,8 +192,8 @@ static void mirror(struct rp_http_request *r, void *ctx)
 static void pieces(struct rp_http_request *r, void *ctx)
 {
 	rp_http_begin(r, 200, "text/plain");
-	(void)rp_http_write(r, "one\n", 4);
-	(void)rp_http_write(r, rp_http_query(r), strlen(rp_http_query(r)));
+	(void)rp_http_write(r, "one\n", 4, 0);
+	(void)rp_http_write(r, rp_http_query(r), strlen(rp_http_query(r)), 0);
 	rp_http_end(r);
 }
 

@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON gateway of a ringpostd, and of a real etcd where there is one: the same requests, the
+same answers, but for the ids in headers and what docs/etcd-compat.md lists.
+
+    gateway.py BINARIES
+"""
+import base64
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARIES = os.path.abspath(sys.argv[1])
+WAIT_S = 20
+failures = 0
+
+
+def check(what, good, detail=""):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL {what} {detail}")
+
+
+def b64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, name, argv, port):
+        self.name, self.port = name, port
+        self.dir = tempfile.mkdtemp(prefix="gateway-")
+        self.log = open(os.path.join(self.dir, "log"), "wb")
+        self.process = subprocess.Popen(argv(self.dir), cwd=self.dir, stdout=self.log,
+                                        stderr=self.log)
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                status, _, _ = self.ask("GET", "/health")
+                if status == 200:
+                    return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > end:
+                print(open(self.log.name, encoding="utf-8", errors="replace").read())
+                raise AssertionError(f"{name} does not serve")
+            time.sleep(0.05)
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+
+    def ask(self, method, path, body=None, headers=None, connection=None):
+        c = connection or self.connect()
+        c.request(method, path, body=body, headers=headers or {},
+                  encode_chunked="Transfer-Encoding" in (headers or {}))
+        r = c.getresponse()
+        data = r.read()
+        if not connection:
+            c.close()
+        return r.status, data, r
+
+    def post(self, path, body):
+        text = body if isinstance(body, (str, bytes)) else json.dumps(body)
+        status, data, r = self.ask("POST", path, text)
+        try:
+            return status, json.loads(data)
+        except ValueError:
+            return status, data.decode()
+
+    def stop(self):
+        self.process.terminate()
+        status = self.process.wait(timeout=WAIT_S)
+        self.log.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        return status
+
+
+def ringpost():
+    port = free_port()
+    return Server("ringpost", lambda d: [
+        os.path.join(BINARIES, "ringpostd", "ringpostd"), "--listen-client-urls",
+        f"127.0.0.1:{port}", "--kv-initial-revision", "1"], port)
+
+
+def etcd():
+    if not shutil.which("etcd"):
+        return None
+    port, peer = free_port(), free_port()
+    return Server("etcd", lambda d: [
+        "etcd", "--data-dir", os.path.join(d, "data"), "--listen-client-urls",
+        f"http://127.0.0.1:{port}", "--advertise-client-urls", f"http://127.0.0.1:{port}",
+        "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls",
+        f"http://127.0.0.1:{peer}", "--initial-cluster", f"default=http://127.0.0.1:{peer}"], port)
+
+
+# Path below /v3/, body. In order: what is asked later sees what was written before.
+TABLE = [
+    ("kv/put", {"key": b64("a"), "value": b64("1")}),
+    ("kv/put", {"key": b64("a"), "value": b64("2"), "prev_kv": True}),
+    ("kv/put", {"key": b64("a"), "value": b64("3"), "prevKv": True}),
+    ("kv/put", {"key": b64("b")}),
+    ("kv/put", {"key": b64("c"), "value": b64("x" * 1000)}),
+    ("kv/range", {"key": b64("a")}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z")}),
+    ("kv/range", {"key": b64("a"), "rangeEnd": b64("z"), "limit": 1}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "limit": "2"}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "count_only": True}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "keys_only": True}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "sort_order": "DESCEND",
+                  "sort_target": "VALUE"}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "sort_order": 2, "sort_target": 3}),
+    ("kv/range", {"key": b64("a"), "range_end": b64("z"), "min_mod_revision": "4"}),
+    ("kv/range", {"key": b64("a"), "revision": "2"}),
+    ("kv/range", {"key": b64("a"), "revision": "1000"}),
+    ("kv/range", {"key": b64("none")}),
+    ("kv/range", {}),
+    ("kv/range", ""),
+    ("kv/range", {"key": None}),
+    ("kv/range", {"key": b64("a"), "unknown": {"x": [1, 2]}}),
+    ("kv/range", "[]"),
+    ("kv/range", "{"),
+    ("kv/range", '{"key": "YQ=="} trailing'),
+    ("kv/range", '{"key": 1}'),
+    ("kv/range", '{"key": "*"}'),
+    ("kv/range", '{"key": "YQ==", "limit": "x"}'),
+    ("kv/range", '{"key": "YQ==", "limit": true}'),
+    ("kv/range", '{"key": "YQ==", "limit": 99999999999999999999}'),
+    ("kv/range", '{"key": "YQ==", "sort_order": "SIDEWAYS"}'),
+    ("kv/range", '{"key": "YQ==", "serializable": "yes"}'),
+    ("kv/put", {"value": b64("1")}),
+    ("kv/put", {"key": b64("a"), "lease": "12345"}),
+    ("kv/put", {"key": b64("new"), "ignore_value": True}),
+    ("kv/txn", {}),
+    ("kv/txn", {"compare": [{"key": b64("a"), "target": "CREATE", "create_revision": "2"}],
+                "success": [{"request_put": {"key": b64("t"), "value": b64("1")}},
+                            {"request_range": {"key": b64("t")}},
+                            {"request_delete_range": {"key": b64("b"), "prev_kv": True}}]}),
+    ("kv/txn", {"compare": [{"key": b64("a"), "result": "GREATER", "target": "VERSION",
+                             "version": "100"}],
+                "failure": [{"requestRange": {"key": b64("a")}}]}),
+    ("kv/txn", {"compare": [{"key": b64("none"), "target": "VERSION", "version": 0}],
+                "success": [{"request_txn": {"success": [
+                    {"request_put": {"key": b64("n"), "value": b64("1")}}]}}]}),
+    ("kv/txn", {"success": [{"request_put": {"key": b64("d")}},
+                            {"request_put": {"key": b64("d")}}]}),
+    ("kv/txn", {"success": [{}]}),
+    ("kv/txn", {"success": {}}),
+    ("kv/deleterange", {"key": b64("c")}),
+    ("kv/deleterange", {"key": b64("c")}),
+    ("kv/deleterange", {"key": b64("a"), "range_end": b64("b"), "prev_kv": True}),
+    ("kv/compaction", {"revision": "3"}),
+    ("kv/compaction", {"revision": "3"}),
+    ("kv/compaction", {"revision": "300"}),
+    ("kv/range", {"key": b64("a"), "revision": "2"}),
+    ("nothing/here", {}),
+    ("kv", {}),
+]
+
+
+def masked(value):
+    """Without the ids that each server has of its own."""
+    if isinstance(value, dict):
+        own = {"cluster_id", "member_id", "raft_term"}
+        # The text of an error in JSON is each parser's own.
+        if "error" in value and "code" in value and "etcdserver: " not in str(value["error"]):
+            return {"code": value["code"]}
+        return {k: masked(v) for k, v in value.items() if k not in own and k != "details"}
+    if isinstance(value, list):
+        return [masked(v) for v in value]
+    return value
+
+
+def revision(server):
+    return int(server.post("/v3/kv/range", {"key": b64("a")})[1]["header"]["revision"])
+
+
+def compare(ours, theirs):
+    # What a node writes about itself takes revisions too.
+    while theirs and revision(theirs) < revision(ours):
+        theirs.post("/v3/kv/put", {"key": b64("\x01")})
+    for i, (path, body) in enumerate(TABLE):
+        got = ours.post("/v3/" + path, body)
+        check(f"{i} {path} is an answer", got[0] in (200, 400, 404), got)
+        if not theirs:
+            continue
+        want = theirs.post("/v3/" + path, body)
+        good = got[0] == want[0] and masked(got[1]) == masked(want[1])
+        check(f"{i} {path} {str(body)[:200]}", good,
+              f"\n  got  {str(got)[:1000]}\n  want {str(want)[:1000]}")
+
+
+def plain(server):
+    """What is not the gateway's, and how HTTP itself is kept."""
+    status, data, r = server.ask("GET", "/version")
+    check("/version", status == 200 and "etcdserver" in json.loads(data), data)
+    status, data, r = server.ask("GET", "/health")
+    check("/health", status == 200 and json.loads(data)["health"] == "true", data)
+    status, data, r = server.ask("GET", "/metrics")
+    check("/metrics", status == 200 and b"process_resident_memory_bytes" in data, status)
+    status, _, r = server.ask("GET", "/v3/kv/range")
+    check("GET of a method", status == 405, status)
+    status, _, r = server.ask("OPTIONS", "/v3/kv/range", headers={"Origin": "http://x"})
+    check("OPTIONS", status == 200, status)
+    status, _, r = server.ask("POST", "/v3/kv/range", b'{"key":"YQ=="}')
+    check("CORS", r.getheader("Access-Control-Allow-Origin") == "*", r.getheaders())
+    check("type", r.getheader("Content-Type") == "application/json", r.getheaders())
+    status, data, _ = server.ask("POST", "/v3beta/kv/range", b'{"key":"YQ=="}')
+    check("/v3beta", status == 200 and "header" in json.loads(data), data)
+    # A body in chunks, on a connection that is used again.
+    c = server.connect()
+    for _ in range(3):
+        status, data, _ = server.ask("POST", "/v3/kv/range", iter([b'{"key":', b'"YQ=="}']),
+                                     {"Transfer-Encoding": "chunked"}, c)
+        check("chunked, kept alive", status == 200 and "header" in json.loads(data), data)
+    c.close()
+
+
+def pipelined(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as s:
+        body = b'{"key":"YQ=="}'
+        one = b"POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        s.sendall(one * 5 + b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        data = b""
+        while True:
+            got = s.recv(65536)
+            if not got:
+                break
+            data += got
+    check("pipelined", data.count(b"HTTP/1.1 200 OK") == 6, data)
+
+
+def stream(server, path, body, lines):
+    """The first lines of an endless answer."""
+    c = server.connect()
+    c.request("POST", path, body=json.dumps(body))
+    r = c.getresponse()
+    out = []
+    for _ in range(lines):
+        out.append(json.loads(r.readline()))
+    return c, r, out
+
+
+def watch(server):
+    key = b64("w")
+    c, r, out = stream(server, "/v3/watch", {"create_request": {"key": key, "prev_kv": True}}, 1)
+    check("watch is created", out[0]["result"].get("created") is True, out)
+    server.post("/v3/kv/put", {"key": key, "value": b64("1")})
+    server.post("/v3/kv/put", {"key": key, "value": b64("2")})
+    server.post("/v3/kv/deleterange", {"key": key})
+    events = []
+    while len(events) < 3:
+        events += json.loads(r.readline())["result"].get("events", [])
+    c.close()
+    check("watch: put", "type" not in events[0] and events[0]["kv"]["value"] == b64("1"), events)
+    check("watch: prev_kv", events[1]["prev_kv"]["value"] == b64("1"), events)
+    check("watch: delete", events[2]["type"] == "DELETE" and "value" not in events[2]["kv"], events)
+    # Two creates in one body, one of them refused.
+    c = server.connect()
+    c.request("POST", "/v3/watch", body='{"create_request":{"key":"YQ==","watch_id":"7"}}\n'
+              '{"createRequest":{"key":"YQ==","watch_id":"7"}}')
+    r = c.getresponse()
+    one, two = json.loads(r.readline())["result"], json.loads(r.readline())["result"]
+    check("two watches", one["watch_id"] == "7" and two["canceled"] is True, (one, two))
+    c.close()
+
+
+def newer(server):
+    """What etcd 3.5 and 3.6 answer, and 3.4 does not."""
+    status, data = server.post("/v3/kv/range", {"key": "YQ"})
+    check("base64 without padding", status == 200, (status, data))
+    status, data = server.post("/v3/kv/range", {"key": "_-8="})
+    check("base64 for URLs", status == 200, (status, data))
+    status, data = server.post("/v3/watch", "{")
+    check("watch of bad JSON", status == 400 and data["error"]["grpc_code"] == 3, (status, data))
+    for body in ({}, {"action": "GET", "alarm": "NOSPACE"}):
+        status, data = server.post("/v3/maintenance/alarm", body)
+        check("alarm", status == 200 and list(data) == ["header"], (status, data))
+
+
+def many_watches(server):
+    """Clients that leave take their watches with them."""
+    def watchers():
+        text = server.ask("GET", "/metrics")[1].decode()
+        for line in text.splitlines():
+            if line.startswith("ringpost_kv_watchers"):
+                return int(float(line.split()[-1]))
+        return -1
+
+    before = watchers()
+    open_ones = [stream(server, "/v3/watch", {"create_request": {"key": b64(f"m{i}")}}, 1)[0]
+                 for i in range(20)]
+    check("watchers", watchers() == before + 20, (before, watchers()))
+    for c in open_ones:
+        c.close()
+    end = time.monotonic() + WAIT_S
+    while watchers() != before and time.monotonic() < end:
+        time.sleep(0.05)
+    check("watchers are gone with their clients", watchers() == before, watchers())
+
+
+def bounds(server):
+    status, data = server.post("/v3/kv/put", {"key": b64("big"), "value": b64("x" * 1572865)})
+    check("too large a value", status == 400 and "too large" in str(data), (status, str(data)[:200]))
+    status, data, _ = server.ask("POST", "/v3/kv/put", b"{" + b" " * (5 << 20))
+    check("too large a body", status == 413, status)
+    deep = '{"success":[{"request_txn":' * 1000 + "{}" + "}]}" * 1000
+    status, data = server.post("/v3/kv/txn", deep)
+    check("too deep", status == 400, (status, str(data)[:200]))
+    status, data = server.post("/v3/kv/txn", "[" * 100000)
+    check("far too deep", status == 400, (status, str(data)[:200]))
+
+
+def grpc_over_http2(server):
+    """curl speaks HTTP/2 without gRPC to the same paths."""
+    if not shutil.which("curl"):
+        return
+    r = subprocess.run(["curl", "-s", "--http2-prior-knowledge", "-d", '{"key":"YQ=="}',
+                        f"http://127.0.0.1:{server.port}/v3/kv/range"], capture_output=True,
+                       timeout=WAIT_S, check=False)
+    check("HTTP/2", r.returncode == 0 and "header" in json.loads(r.stdout or b"{}"), r)
+
+
+def main():
+    ours, theirs = ringpost(), etcd()
+    try:
+        if not theirs:
+            print("no etcd here: its answers are not compared")
+        compare(ours, theirs)
+        plain(ours)
+        pipelined(ours)
+        watch(ours)
+        if theirs:
+            watch(theirs)
+        newer(ours)
+        many_watches(ours)
+        bounds(ours)
+        grpc_over_http2(ours)
+    finally:
+        status = ours.stop()
+        if theirs:
+            theirs.stop()
+    check("ringpostd ends well", status == 0, status)
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+sys.exit(main())
