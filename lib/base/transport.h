@@ -58,10 +58,39 @@ struct rp_conn_events {
 typedef int (*rp_accept_fn)(void *listen_ctx, struct rp_conn *c, const struct rp_endpoint *peer,
 	const struct rp_conn_events **events, void **ctx, uint64_t now_ns);
 
+enum rp_congestion {
+	RP_CONGESTION_DEFAULT, /**< of the route, else CUBIC */
+	RP_CONGESTION_CUBIC,   /**< RFC 9438 */
+	RP_CONGESTION_DCTCP,   /**< RFC 8257, where both sides do ECN; CUBIC where not */
+	RP_CONGESTION_RENO,    /**< RFC 5681 */
+};
+
+enum rp_ecn {
+	RP_ECN_DEFAULT, /**< of the route, else accepted */
+	RP_ECN_OFF,
+	RP_ECN_ACCEPT, /**< used where the peer asks for it */
+	RP_ECN_ASK,    /**< asked for when dialling, and accepted (RFC 3168) */
+};
+
+enum rp_ack_profile {
+	RP_ACK_DEFAULT, /**< of the route, else RP_ACK_DELAYED */
+	RP_ACK_DELAYED, /**< every second segment, or when the delay is over (RFC 5681 4.2) */
+	RP_ACK_QUICK,	/**< the first ones at once, so that the peer's window opens; then so */
+};
+
+/**
+ * What a connection may be told about its way to the peer. A field of 0 has the value of the route
+ * (tcp/tcp.h), else the transport's default. A kernel socket heeds the user timeout only: the rest
+ * is the system's business.
+ */
 struct rp_conn_options {
 	uint64_t user_timeout_ns;  /**< 0 = the transport's default (RFC 9293 3.8.3 R2) */
 	uint64_t rto_min_ns;	   /**< floor of the retransmission timeout; 0 = default */
 	uint64_t ack_delay_max_ns; /**< 0 = default */
+	enum rp_congestion congestion;
+	enum rp_ecn ecn;
+	enum rp_ack_profile ack_profile;
+	uint16_t mtu; /**< IP packets are no larger, in either direction; 0 = the interface's */
 };
 
 struct rp_transport_ops {
@@ -77,8 +106,8 @@ struct rp_transport_ops {
 	/** Bytes that send() would take now. */
 	uint32_t (*send_space)(const struct rp_conn *c);
 	/**
-	 * The payload of one full segment, 0: it does not matter. A chain of many mbufs that hold so
-	 * much each is sent as it is; others are cut at the borders of segments, which costs a
+	 * The payload of one full segment, 0: it does not matter. A chain of many mbufs that hold
+	 * so much each is sent as it is; others are cut at the borders of segments, which costs a
 	 * reference and an mbuf each.
 	 */
 	uint32_t (*piece)(const struct rp_conn *c);

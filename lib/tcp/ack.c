@@ -113,6 +113,8 @@ bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 		c->tlp_start_ns = now_ns;
 	if (r.rtt_ns > 0)
 		tcp_rtt_sample(c, r.rtt_ns);
+	if (c->ecn)
+		tcp_ecn_ack(c, in, &r);
 	if (r.acked > 0 || r.delivered > 0 || r.dupack || r.dsack)
 		tcp_loss_on_ack(c, &r, now_ns);
 	return true;

@@ -80,8 +80,6 @@ struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key
 	}
 	flow_insert(&s->flows, c->hash, index);
 	c->flags = TCPF_IN_TABLE | TCPF_SACK | TCPF_TS | TCPF_SHIFT;
-	c->mss = (uint16_t)(s->mss - TCP_TS_BYTES);
-	c->rcv_mss = RP_MIN(536, c->mss);
 	c->iss = tcp_isn(s, key, now_ns);
 	c->snd_una = c->snd_nxt = c->queue_end = c->iss;
 	c->rack_fack = c->rack_end = c->reo_round_end = c->recover = c->iss;
@@ -90,27 +88,11 @@ struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key
 	c->rtt_min_ns = RP_NEVER;
 	c->reo_mult = 1;
 	c->ssthresh = UINT32_MAX / 2;
-	c->cc = &tcp_cc_newreno;
+	c->cc = &tcp_cc_reno; /* tcp_cc_select() follows */
 	c->timer_ns = c->ack_deadline_ns = c->life_ns = c->reo_ns = RP_NEVER;
 	c->opened_ns = c->heard_ns = c->progress_ns = now_ns;
-	c->cwnd = tcp_initial_window(c);
 	tcp_conn_options(c, NULL);
 	return c;
-}
-
-void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
-{
-	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
-	static const struct rp_conn_options none;
-	const struct rp_conn_options *o = options ? options : &none;
-
-	c->rto_min_ns = o->rto_min_ns ? o->rto_min_ns : config->rto_min_ns;
-	c->ack_delay_max_ns = o->ack_delay_max_ns ? o->ack_delay_max_ns : config->ack_delay_max_ns;
-	/* RFC 9293 3.8.6.3, MUST-40. */
-	c->ack_delay_max_ns = RP_MIN(c->ack_delay_max_ns, 499 * RP_NS_PER_MS);
-	c->user_timeout_ns = o->user_timeout_ns ? o->user_timeout_ns : config->user_timeout_ns;
-	if (o->user_timeout_ns)
-		c->flags |= TCPF_OPTION_TIMEOUT;
 }
 
 void tcp_conn_release(struct tcp_conn *c)

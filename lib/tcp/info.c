@@ -18,6 +18,8 @@ static void info_sizes(const struct tcp_conn *c, struct rp_tcp_info *i)
 	i->mss = c->mss;
 	i->sack = c->flags & TCPF_SACK;
 	i->timestamps = c->flags & TCPF_TS;
+	i->ecn = (c->ecn & (TCP_ECN_ON | TCP_ECN_ECT)) == (TCP_ECN_ON | TCP_ECN_ECT);
+	i->congestion = c->cc->name;
 	i->send_shift = c->snd_shift;
 	i->receive_shift = c->rcv_shift;
 	i->cwnd = c->cwnd;

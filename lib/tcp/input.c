@@ -12,7 +12,8 @@ static bool input_parse(
 
 	in->m = p->m;
 	in->header_bytes = (uint16_t)(p->l4_offset + bytes);
-	in->flags = h->flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_PSH | TCP_ACK | TCP_URG);
+	in->flags = h->flags;
+	in->ecn = p->ecn;
 	in->window = rte_be_to_cpu_16(h->window);
 	in->seq = rte_be_to_cpu_32(h->seq);
 	in->ack = rte_be_to_cpu_32(h->ack);
@@ -44,7 +45,8 @@ static void input_established(struct tcp_conn *c, uint64_t now_ns)
 	c->cwnd = c->flags & TCPF_SYN_RTX ? c->mss : tcp_initial_window(c);
 	if (c->flags & TCPF_SYN_RTX && c->srtt_ns == 0)
 		c->rto_ns = TCP_RTO_SYN_LOST_NS;
-	c->cc->init(c);
+	tcp_ecn_established(c);
+	tcp_cc_select(c);
 	c->progress_ns = now_ns;
 	if (c->flags & TCPF_PASSIVE) {
 		s->counters->opens_passive++;
@@ -143,6 +145,9 @@ static void input_unacceptable(struct tcp_conn *c, const struct tcp_segment_in *
 		/* The peer did not get our SYN-ACK. */
 		struct tseg *head = tcp_head(c);
 
+		/* Without the offer: it has given ECN up (RFC 3168 6.1.1.1). */
+		if (!(in->flags & TCP_ACK) && !(in->flags & TCP_ECE))
+			c->ecn = 0;
 		if (head && now_ns - head->xmit_ns > RP_NS_PER_MS)
 			tcp_mark_lost(c, head);
 		return;
@@ -294,6 +299,7 @@ static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 		if (c->state == TCPS_SYN_RCVD &&
 			(in->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == (TCP_SYN | TCP_ACK) &&
 			in->seq == c->irs && in->ack == c->snd_nxt) {
+			tcp_ecn_on_syn(c, in);
 			in->flags &= ~TCP_SYN;
 			in->seq++;
 		}
@@ -321,8 +327,11 @@ static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 		if (c->state == TCPS_SYN_RCVD)
 			input_established(c, now_ns);
 	}
-	if (input_fin_acked(c, now_ns))
-		input_text(c, in, now_ns);
+	if (!input_fin_acked(c, now_ns))
+		return;
+	if (c->ecn)
+		tcp_ecn_data(c, in, now_ns);
+	input_text(c, in, now_ns);
 }
 
 /*
@@ -331,8 +340,9 @@ static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
  */
 static bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 {
-	if (c->state != TCPS_ESTABLISHED || (in->flags & ~TCP_PSH) != TCP_ACK ||
-		in->seq != c->rcv_nxt || c->ooo_count > 0 || c->flags & TCPF_FIN_SEEN ||
+	if (c->state != TCPS_ESTABLISHED ||
+		(in->flags & ~(TCP_PSH | TCP_ECE | TCP_CWR)) != TCP_ACK || in->seq != c->rcv_nxt ||
+		c->ooo_count > 0 || c->flags & TCPF_FIN_SEEN ||
 		in->length > c->rcv_adv - c->rcv_nxt || rp_seq_lt(in->ack, c->snd_una) ||
 		rp_seq_gt(in->ack, c->snd_nxt))
 		return false;
@@ -351,6 +361,8 @@ static bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 	else if (!tcp_ack(c, in, now_ns))
 		return true;
 	if (in->length > 0) {
+		if (c->ecn)
+			tcp_ecn_data(c, in, now_ns);
 		tcp_stack_of(c)->counters->rx_bytes += in->length;
 		c->stat_received += in->length;
 		tcp_data(c, in, now_ns);

@@ -130,7 +130,8 @@ static void enter_recovery(struct tcp_conn *c)
 	undo_begin(c);
 	c->ca_state = TCP_CA_RECOVERY;
 	c->recover = c->snd_nxt;
-	c->ssthresh = c->cc->ssthresh(c);
+	c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_LOSS);
+	tcp_ecn_reduced(c);
 	c->prr_flight = RP_MAX(c->pipe + c->lost_bytes, 1u);
 	c->prr_delivered = c->prr_out = 0;
 	c->flags &= ~TCPF_CWND_LIMITED;
@@ -212,7 +213,11 @@ static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
 	}
 	if (rp_seq_geq(c->snd_una, c->reo_round_end)) {
 		c->reo_round_end = c->snd_nxt;
-		c->reo_mult = (uint8_t)RP_MIN(c->reo_mult + 1, UINT8_MAX);
+		/* One more quarter of a round trip; where that is next to nothing, twice as much.
+		 */
+		c->reo_mult = (uint8_t)RP_MIN(
+			c->rtt_min_ns / 4 < TCP_REO_STEP_NS ? 2u * c->reo_mult : c->reo_mult + 1u,
+			(unsigned)UINT8_MAX);
 		c->reo_persist = REO_PERSIST;
 	}
 	if (c->flags & TCPF_UNDO && c->undo_bytes > 0 && rp_seq_geq(block->start, c->undo_una) &&
@@ -326,8 +331,9 @@ static void tlp_on_ack(struct tcp_conn *c, const struct tcp_ack_result *r)
 	} else if (rp_seq_gt(c->snd_una, c->tlp_end)) {
 		c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX);
 		if (c->ca_state == TCP_CA_OPEN) {
-			c->ssthresh = c->cc->ssthresh(c);
+			c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_LOSS);
 			c->cwnd = RP_MIN(c->cwnd, c->ssthresh);
+			tcp_ecn_reduced(c);
 		}
 	} else if (rp_list_empty(&c->segs)) {
 		/* All is acknowledged: whether it was the probe that did it shows with what
@@ -383,7 +389,10 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 		enter_recovery(c);
 	if (c->ca_state == TCP_CA_RECOVERY) {
 		prr_update(c, r->delivered);
-	} else if (r->acked > 0 && (limited || c->ca_state == TCP_CA_LOSS)) {
+		/* RFC 6582 3.2 step 5: the hole behind a partial acknowledgement goes at once. */
+		if (!(c->flags & TCPF_SACK) && r->acked > 0)
+			c->cwnd = RP_MAX(c->cwnd, tcp_flight(c) + c->mss);
+	} else if (r->acked > 0 && !r->ece && (limited || c->ca_state == TCP_CA_LOSS)) {
 		c->cc->on_ack(c, r->acked, now_ns);
 		c->flags &= ~TCPF_CWND_LIMITED;
 	}
@@ -455,7 +464,8 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	if (c->ca_state == TCP_CA_OPEN || (c->ca_state == TCP_CA_LOSS && c->backoff == 0)) {
 		/* RFC 5681 (4): not again for the same loss. */
 		undo_begin(c);
-		c->ssthresh = c->cc->ssthresh(c);
+		c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_RTO);
+		tcp_ecn_reduced(c);
 	}
 	if (head->flags & TSEG_SACKED)
 		forget_sacks(c);
@@ -476,8 +486,11 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX);
 	c->backoff = (uint8_t)RP_MIN(c->backoff + 1, 30);
 	c->rto_start_ns = now_ns;
-	if (head->flags & TSEG_SYN)
+	if (head->flags & TSEG_SYN) {
 		c->flags |= TCPF_SYN_RTX;
+		/* Something on the way may not like the offer (RFC 3168 6.1.1.1). */
+		c->ecn &= ~TCP_ECN_ASK;
+	}
 }
 
 void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)

@@ -125,8 +125,8 @@ unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t no
 
 	p[0] = OPT_MSS;
 	p[1] = 4;
-	p[2] = (uint8_t)(s->mss >> 8);
-	p[3] = (uint8_t)s->mss;
+	p[2] = (uint8_t)(c->mss_max >> 8);
+	p[3] = (uint8_t)c->mss_max;
 	if (c->flags & TCPF_TS) {
 		n += tcp_options_build_ts(p + n, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
 		if (c->flags & TCPF_SACK) {

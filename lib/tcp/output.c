@@ -99,6 +99,8 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 
 	if (!m)
 		return false;
+	if (c->ecn & TCP_ECN_ECHO && !(flags & TCP_RST))
+		flags |= TCP_ECE;
 	options = tcp_options_build(c, out_options(m), TCP_OPTIONS_MAX, &sacks, now_ns);
 	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
@@ -252,6 +254,7 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	unsigned options, sacks = 0, sack_room;
 	struct rte_mbuf *m;
 	bool syn = t->flags & TSEG_SYN, in_place;
+	uint8_t flags, ecn = RP_NET_ECN_NONE;
 
 	if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
 		return false;
@@ -274,13 +277,16 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		rte_pktmbuf_free(m);
 		return false;
 	}
-	out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, out_flags(c, t),
+	flags = out_flags(c, t);
+	if (c->ecn)
+		ecn = tcp_ecn_output(c, t, &flags);
+	out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, flags,
 		tcp_window_select(c, syn), options);
 	out_account(c, t, now_ns);
 	out_acked(c, sacks);
 	s->counters->tx_segments++;
-	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-		RP_NET_ECN_NONE, &c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
+	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options), ecn,
+		&c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
 	return true;
 }
 

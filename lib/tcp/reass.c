@@ -247,8 +247,12 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 	c->rcv_nxt += m->pkt_len;
 	tcp_chain_append(&c->rx, m);
 	ooo_drain(c);
-	if (c->rcv_nxt - c->last_ack_sent >= 2u * c->rcv_mss)
+	if (c->rcv_nxt - c->last_ack_sent >= 2u * c->rcv_mss) {
 		c->flags |= TCPF_ACK_NOW;
+	} else if (c->quick_acks > 0) {
+		c->quick_acks--;
+		c->flags |= TCPF_ACK_NOW;
+	}
 	if (!(c->flags & TCPF_ACK_DELAYED)) {
 		c->flags |= TCPF_ACK_DELAYED;
 		c->ack_deadline_ns = now_ns + c->ack_delay_max_ns;

@@ -56,10 +56,11 @@ static bool stack_config_ok(const struct rp_tcp_config *c)
 
 	return c->connections_max < records_max && c->time_wait_max < records_max &&
 	       c->segments_max < records_max && c->reassembly_max < records_max &&
-	       c->listeners_max <= 1024 && c->port_first <= c->port_last &&
-	       c->receive_buffer_bytes <= 1u << 30 && c->receive_buffer_bytes >= 2048 &&
-	       c->send_buffer_bytes <= 1u << 30 && c->send_buffer_bytes >= 2048 &&
-	       c->unsent_bytes_max >= 2048 && c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
+	       c->listeners_max <= 1024 && c->route_count <= RP_TCP_ROUTES_MAX &&
+	       c->port_first <= c->port_last && c->receive_buffer_bytes <= 1u << 30 &&
+	       c->receive_buffer_bytes >= 2048 && c->send_buffer_bytes <= 1u << 30 &&
+	       c->send_buffer_bytes >= 2048 && c->unsent_bytes_max >= 2048 &&
+	       c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
 	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
 		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
 			       TCP_OPTIONS_MAX &&
@@ -377,13 +378,13 @@ uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *s)
 
 void rp_tcp_set_rto_floor(struct rp_tcp_stack *s, uint64_t rto_min_ns)
 {
-	s->config.rto_min_ns = rto_min_ns;
+	s->rto_floor_ns = rto_min_ns;
 	for (uint32_t i = 0; i < s->conn_top; i++) {
 		struct tcp_conn *c = &s->conns[i];
 
 		if (!c->base.transport || c->flags & TCPF_DEAD)
 			continue;
-		c->rto_min_ns = rto_min_ns;
+		c->rto_min_ns = RP_MAX(c->rto_min_own_ns, rto_min_ns);
 		if (c->state != TCPS_CLOSED)
 			tcp_arm(c, s->now_ns);
 	}

@@ -50,6 +50,14 @@ struct rp_tcp_counters {
 #undef X
 };
 
+/** What holds for the connections with some peers. The longest prefix that fits counts. */
+struct rp_tcp_route {
+	union rp_ip prefix;
+	uint8_t prefix_length;		/**< 0..128; an IPv4 prefix is 96 longer than it looks */
+	struct rp_conn_options options; /**< what is 0 has the stack's default */
+};
+#define RP_TCP_ROUTES_MAX 16
+
 struct rp_tcp_config {
 	/** Interface, pools, neighbour limits, network counters. on_neigh_failed is set by the
 	 * stack. */
@@ -71,6 +79,9 @@ struct rp_tcp_config {
 	uint32_t ooo_ranges_max;	/**< ranges out of order, one connection; 0 = 128 */
 	uint32_t ooo_mbufs_max;		/**< mbufs out of order, one connection; 0 = 1024 */
 	uint16_t port_first, port_last; /**< of dialled connections; 0 = 32768..60999 */
+
+	struct rp_tcp_route routes[RP_TCP_ROUTES_MAX];
+	uint32_t route_count;
 
 	uint64_t rto_min_ns;	   /**< default of a connection; 0 = 200 ms */
 	uint64_t rto_max_ns;	   /**< 0 = 60 s */
@@ -118,7 +129,10 @@ unsigned rp_tcp_tx(struct rp_tcp_stack *stack, struct rte_mbuf **out, unsigned m
  */
 uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *stack);
 
-/** Raises or lowers the floor of every connection's RTO, and of those to come without their own. */
+/**
+ * No connection's RTO is below this, those to come included, whatever its own floor is: twice the
+ * worst pause of the caller's loop, which delays acknowledgements as much.
+ */
 void rp_tcp_set_rto_floor(struct rp_tcp_stack *stack, uint64_t rto_min_ns);
 
 /** Ends a listener; accepted connections stay. 0 or -ENOENT. */
@@ -140,6 +154,8 @@ struct rp_tcp_info {
 	bool passive;
 	uint16_t mss;
 	bool sack, timestamps;
+	bool ecn;		/**< agreed on, and our data may be marked */
+	const char *congestion; /**< "cubic", "dctcp" or "reno" */
 	uint8_t send_shift, receive_shift;
 	uint32_t cwnd, ssthresh, pipe;
 	uint32_t send_window, receive_window;

@@ -24,6 +24,8 @@
 #define TCP_PSH 0x08
 #define TCP_ACK 0x10
 #define TCP_URG 0x20
+#define TCP_ECE 0x40
+#define TCP_CWR 0x80
 
 #define TCP_HEADER_BYTES 20
 #define TCP_OPTIONS_MAX 40
@@ -58,6 +60,7 @@ struct tcp_segment_in {
 	struct rte_mbuf *m;    /* the IP packet; NULL once somebody took it */
 	uint16_t header_bytes; /* of IP and TCP: the payload begins there */
 	uint8_t flags;
+	uint8_t ecn;		   /* of the IP header, RP_NET_ECN_* */
 	uint16_t window;	   /* as on the wire */
 	uint32_t seq, ack, length; /* length: of the payload that is left after trimming */
 	struct tcp_options opt;
@@ -197,17 +200,56 @@ enum {
 
 struct tcp_conn;
 
+/** What tells of congestion. */
+enum tcp_congestion { TCP_CONGESTION_LOSS, TCP_CONGESTION_RTO, TCP_CONGESTION_ECN };
+
 /** Congestion control. All in bytes; cwnd is the connection's. */
 struct tcp_cc_ops {
 	const char *name;
+	/** cc_state is zero. */
 	void (*init)(struct tcp_conn *c);
 	/** `acked` bytes were newly acknowledged outside of recovery, and cwnd was the limit. */
 	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint64_t now_ns);
-	/** What ssthresh becomes after a loss. */
-	uint32_t (*ssthresh)(struct tcp_conn *c);
+	/** What ssthresh becomes. */
+	uint32_t (*reduce)(struct tcp_conn *c, enum tcp_congestion why);
+	/** The last reduction was for nothing. */
 	void (*on_undo)(struct tcp_conn *c);
+	/** `acked` bytes were newly acknowledged, with a mark or without. NULL: nobody counts. */
+	void (*on_marks)(struct tcp_conn *c, uint32_t acked, bool marked);
 };
-extern const struct tcp_cc_ops tcp_cc_newreno;
+extern const struct tcp_cc_ops tcp_cc_reno, tcp_cc_cubic, tcp_cc_dctcp;
+
+struct tcp_reno {
+	uint32_t acked; /* since the window last grew by a segment */
+};
+
+struct tcp_cubic {
+	uint64_t epoch_ns, last_ns; /* begin of the growth; its last step; 0: none */
+	uint64_t grow;		    /* a growth of less than a byte, times cwnd */
+	uint32_t w_max, k;	    /* k in units of 2^20 ns */
+	uint32_t w_est, est_acked, cwnd_prior;
+	bool after_timeout;
+	uint32_t undo_w_max, undo_k;
+	uint64_t undo_epoch_ns;
+};
+
+struct tcp_dctcp {
+	uint32_t reno_acked;
+	uint32_t alpha; /* of 2^16 */
+	uint32_t acked, marked, window_end;
+};
+
+/* Bits of tcp_conn.ecn. ACCEPT, ASK and ASKED are of the handshake. */
+enum {
+	TCP_ECN_ACCEPT = 1,
+	TCP_ECN_ASK = 2,   /* our SYN offers it: the first one, not those sent again */
+	TCP_ECN_ASKED = 4, /* a SYN of ours did */
+	TCP_ECN_ON = 8,	   /* agreed: marks are echoed, and echoes reacted to */
+	TCP_ECN_ECT = 16,  /* our data may be marked */
+	TCP_ECN_ECHO = 32, /* acknowledgements carry ECE */
+	TCP_ECN_CWR = 64,  /* the next new data carries CWR */
+	TCP_ECN_DCTCP = 128,
+};
 
 struct tcp_bucket {
 	uint64_t used_ns; /* tokens are used up to here */
@@ -230,6 +272,9 @@ struct tcp_conn {
 	uint8_t snd_shift, rcv_shift, dupacks, reo_mult;
 	uint16_t mss;	  /* payload bytes of a segment without SACK blocks */
 	uint16_t rcv_mss; /* what the peer's full segments seem to be */
+	uint16_t mss_max; /* what the route and the interface let through, no options */
+	uint8_t ecn;
+	uint8_t quick_acks; /* so many more acknowledgements at once */
 
 	/* Receiving. */
 	uint32_t rcv_nxt, rcv_adv; /* rcv_adv: right edge as told to the peer; never moves left */
@@ -265,6 +310,13 @@ struct tcp_conn {
 	uint32_t dsack_seen_ack;
 	struct tseg *sack_hint;
 	const struct tcp_cc_ops *cc;
+	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
+	uint8_t cc_wanted;    /* enum rp_congestion */
+	union {
+		struct tcp_reno reno;
+		struct tcp_cubic cubic;
+		struct tcp_dctcp dctcp;
+	} cc_state;
 
 	/* Seldom used. */
 	struct rp_neigh *neigh;
@@ -277,7 +329,8 @@ struct tcp_conn {
 	struct rp_list ooo;
 	struct tcp_range dsack;
 	uint32_t ooo_count, ooo_bytes, ooo_mbufs, ooo_stamp;
-	uint64_t rto_min_ns, ack_delay_max_ns, user_timeout_ns;
+	uint64_t rto_min_ns, rto_min_own_ns; /* rto_min_own_ns: without the stack's floor */
+	uint64_t ack_delay_max_ns, user_timeout_ns;
 	uint64_t progress_ns; /* since then nothing new was acknowledged though something waits */
 	uint64_t heard_ns;    /* the last acceptable segment */
 	uint64_t sent_ns;     /* the last segment with data */
@@ -314,6 +367,7 @@ struct rp_tcp_stack {
 	uint64_t now_ns;
 	struct rp_list dirty, blocked;
 	uint64_t blocked_until_ns;
+	uint64_t rto_floor_ns; /* of rp_tcp_set_rto_floor() */
 	/* Header mbufs of the next segments, the oldest first: a ring of TCP_HEADERS_AHEAD. */
 	struct rte_mbuf *headers[TCP_HEADERS_AHEAD];
 	uint32_t header_first, header_count;
@@ -427,7 +481,6 @@ bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes);
 /* conn.c */
 
 struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
-void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options);
 void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
 /** Ends the connection with an event: out of the table at once, freed after it. */
 void tcp_conn_close(struct tcp_conn *c, enum rp_close_reason why);
@@ -439,6 +492,14 @@ void tcp_conn_reap(struct rp_tcp_stack *s);
 void tcp_conn_release(struct tcp_conn *c);
 void tcp_mark_dirty(struct tcp_conn *c);
 const char *tcp_state_name(unsigned state);
+
+/* route.c */
+
+/**
+ * Sets what the options, the route to the peer and the configuration say, in this order. Before
+ * the handshake.
+ */
+void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options);
 
 /* sendq.c */
 
@@ -518,7 +579,7 @@ struct tcp_ack_result {
 	uint64_t rtt_ns;    /* 0: none */
 	uint64_t rtt_xmit_ns;
 	uint32_t ts_echo;
-	bool dsack, dupack, has_ts;
+	bool dsack, dupack, has_ts, ece;
 };
 /** One segment was delivered: RACK's notion of the newest one, round trip, reordering. */
 void tcp_rack_delivered(
@@ -538,7 +599,36 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c);
 /** Bytes in flight as congestion control sees them. */
 uint32_t tcp_flight(const struct tcp_conn *c);
 void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns);
+
+/* cc.c */
+
 uint32_t tcp_initial_window(const struct tcp_conn *c);
+/** More than this could never be in flight. */
+uint32_t tcp_cc_window_max(const struct tcp_conn *c);
+/** What was in use of cwnd. */
+uint32_t tcp_cc_flight(const struct tcp_conn *c);
+/** Grows cwnd up to ssthresh; returns what is left of `acked`. */
+uint32_t tcp_cc_slow_start(struct tcp_conn *c, uint32_t acked);
+/** Once it is known whether ECN is agreed on. */
+void tcp_cc_select(struct tcp_conn *c);
+void tcp_cc_reno_grow(struct tcp_conn *c, uint32_t acked, uint32_t *acked_sum);
+uint32_t tcp_cc_reno_reduce(const struct tcp_conn *c);
+/** The largest r with r^3 <= x, for x < 2^63. */
+uint32_t tcp_cubic_root(uint64_t x);
+
+/* ecn.c */
+
+/** What the peer's SYN or SYN-ACK offers or accepts. */
+void tcp_ecn_on_syn(struct tcp_conn *c, const struct tcp_segment_in *in);
+void tcp_ecn_established(struct tcp_conn *c);
+/** An acceptable segment of a connection with ECN, before its data is taken. */
+void tcp_ecn_data(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
+/** An ACK of a connection with ECN was counted into `r`. */
+void tcp_ecn_ack(struct tcp_conn *c, const struct tcp_segment_in *in, struct tcp_ack_result *r);
+/** cwnd was reduced, for whatever reason. */
+void tcp_ecn_reduced(struct tcp_conn *c);
+/** Adds flags to a segment about to be sent (ecn is not 0); returns its RP_NET_ECN_*. */
+uint8_t tcp_ecn_output(struct tcp_conn *c, const struct tseg *t, uint8_t *flags);
 
 /* timer.c */
 

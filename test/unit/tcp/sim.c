@@ -192,6 +192,7 @@ static void frame_parse(const struct sim *s, struct sim_frame_info *f)
 	f->ack = load32(tcp + 8);
 	f->flags = tcp[13];
 	f->window = (uint16_t)(tcp[14] << 8 | tcp[15]);
+	f->ecn = ip[1] & 3;
 	f->payload = total - ihl - (tcp[12] >> 4) * 4u;
 }
 
@@ -217,6 +218,33 @@ static struct rte_mbuf *frame_copy(
 	return copy;
 }
 
+/* A queue with a threshold, as DCTCP wants it (RFC 8257 3.1). False: the frame is dropped. */
+static bool frame_mark(struct sim *s, struct sim_frame_info *f, uint8_t *data)
+{
+	uint8_t *ip = data + 14;
+	uint64_t now_ns = s->now_ns, frame_ns = 1500 * s->config.byte_ps / 1000;
+	uint32_t queue = 0;
+
+	if (s->link_free_ns[f->from] > now_ns && frame_ns > 0)
+		queue = (uint32_t)((s->link_free_ns[f->from] - now_ns) / frame_ns);
+	s->queue_most[f->from] = RP_MAX(s->queue_most[f->from], queue);
+	if (s->config.mark_frames == 0 || queue < s->config.mark_frames || f->l4 == 0)
+		return true;
+	if (f->ecn == 0) {
+		if (f->payload == 0)
+			return true;
+		s->dropped_queue[f->from]++;
+		return false;
+	}
+	s->marked[f->from]++;
+	ip[1] |= 3;
+	ip[10] = ip[11] = 0;
+	queue = slow_sum(ip, (ip[0] & 15) * 4u, 0);
+	ip[10] = (uint8_t)(~queue >> 8);
+	ip[11] = (uint8_t)~queue;
+	return true;
+}
+
 static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m)
 {
 	static uint8_t data[16384];
@@ -232,6 +260,8 @@ static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m)
 	frame_parse(s, &f);
 	s->frames[from]++;
 	if (s->config.tap && !s->config.tap(s->config.tap_ctx, &f))
+		goto out;
+	if (!frame_mark(s, &f, data))
 		goto out;
 	if (s->config.queue_frames && s->in_queue[from] >= s->config.queue_frames) {
 		s->dropped_queue[from]++;

@@ -28,17 +28,19 @@ struct sim_frame_info {
 	const uint8_t *data; /* from the Ethernet header, linear */
 	uint32_t length;
 	uint32_t seq, ack, payload;
-	uint8_t flags;
+	uint8_t flags, ecn; /* ecn: of the IP header */
 	uint16_t window;
 	unsigned l4; /* offset of the TCP header; 0: no TCP */
 };
 
 struct sim_config {
 	uint64_t seed;
-	struct rp_impair_spec impair;	      /* both ways */
-	uint64_t rtt_ns;		      /* half of it each way */
-	uint64_t byte_ps;		      /* picoseconds a byte: the rate; 0: unlimited */
-	uint32_t queue_frames;		      /* of the bottleneck; 0: unlimited */
+	struct rp_impair_spec impair; /* both ways */
+	uint64_t rtt_ns;	      /* half of it each way */
+	uint64_t byte_ps;	      /* picoseconds a byte: the rate; 0: unlimited */
+	uint32_t queue_frames;	      /* of the bottleneck; 0: unlimited */
+	/* What finds so many frames before it is marked where it may be, else dropped. 0: never. */
+	uint32_t mark_frames;
 	uint16_t mtu;			      /* 0: 1500 */
 	uint32_t header_mbufs, payload_mbufs; /* of each host; 0: plenty */
 	bool share_mbufs;		      /* frames are passed as they are, as net_ring does */
@@ -66,7 +68,8 @@ struct sim {
 	struct sim_host host[2];
 	struct rp_impair impair[2]; /* by sender */
 	uint64_t link_free_ns[2];
-	uint64_t frames[2], dropped_queue[2];
+	uint64_t frames[2], dropped_queue[2], marked[2];
+	uint32_t queue_most[2];
 	struct sim_heap {
 		struct sim_event *events;
 		uint32_t count, size;

@@ -80,6 +80,7 @@ static bool wire_tap(void *ctx, const struct sim_frame_info *f)
 	o->seq = f->seq;
 	o->ack = f->ack;
 	o->flags = f->flags;
+	o->ecn = f->ecn;
 	o->window = f->window;
 	o->length = f->payload;
 	header = (tcp[12] >> 4) * 4u;
@@ -140,6 +141,7 @@ void wire_send(struct wire *w, const struct wire_segment *s)
 	unsigned header = 20 + s->options_length;
 	uint32_t l4 = header + s->length, sum;
 
+	p[1] = s->ecn;
 	put16(p + 2, 20 + l4);
 	put16(p + 10, ~sum16(p, 20, 0));
 	put16(tcp, w->remote_port);

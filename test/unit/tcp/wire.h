@@ -18,13 +18,15 @@
 #define RST 0x04
 #define PSH 0x08
 #define ACK 0x10
+#define ECE 0x40
+#define CWR 0x80
 
 #define WIRE_OUT_MAX 512
 
 struct wire_out {
 	uint64_t now_ns;
 	uint32_t seq, ack, length;
-	uint8_t flags;
+	uint8_t flags, ecn;
 	uint16_t window;
 	/* Options. */
 	bool has_mss, has_shift, has_sack, has_ts;
@@ -56,6 +58,7 @@ struct wire_segment {
 	const uint8_t *options;
 	unsigned options_length; /* multiple of 4 */
 	bool bad_checksum;
+	uint8_t ecn; /* of the IP header */
 };
 
 struct wire *wire_new(const struct sim_config *config);
