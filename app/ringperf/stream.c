@@ -21,6 +21,8 @@ struct stream {
 static const struct rp_conn_options conn_options = {
 	.rto_min_ns = 5 * RP_NS_PER_MS,
 	.ack_delay_max_ns = 1 * RP_NS_PER_MS,
+	.congestion = RP_CONGESTION_DCTCP,
+	.ecn = RP_ECN_ASK,
 };
 
 static int stream_send(struct perf_channel *c, struct rte_mbuf *m, uint64_t now_ns)

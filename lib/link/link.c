@@ -323,10 +323,18 @@ void link_schedule_dial(struct link_peer *p, uint64_t now_ns)
 	link_arm(l, p->redial_at_ns);
 }
 
+static struct rp_conn_options link_conn_options(const struct rp_links *l)
+{
+	struct rp_conn_options options = l->config.conn;
+
+	options.user_timeout_ns = l->config.dead_after_ns;
+	return options;
+}
+
 static void peer_dial(struct link_peer *p, uint64_t now_ns)
 {
 	struct rp_links *l = p->links;
-	const struct rp_conn_options options = {.user_timeout_ns = l->config.dead_after_ns};
+	const struct rp_conn_options options = link_conn_options(l);
 	struct link_conn *c = link_conn_new(l);
 
 	p->redial_at_ns = RP_NEVER;
@@ -452,7 +460,7 @@ void rp_links_stop(struct rp_links *l, uint64_t now_ns)
 
 int rp_links_listen(struct rp_links *l, struct rp_transport *t, uint16_t port)
 {
-	const struct rp_conn_options options = {.user_timeout_ns = l->config.dead_after_ns};
+	const struct rp_conn_options options = link_conn_options(l);
 
 	return t->ops->listen(t, port, &options, rp_links_accept, l);
 }

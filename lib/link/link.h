@@ -138,6 +138,8 @@ struct rp_links_config {
 	size_t secret_previous_length;
 	uint64_t heartbeat_ns;
 	uint64_t dead_after_ns; /**< also the user timeout of each connection */
+	/** Of each connection; its user timeout is not used. */
+	struct rp_conn_options conn;
 	uint64_t handshake_grace_ns;
 	uint64_t redial_ns_min,
 		redial_ns_max;	    /**< back-off doubles from one to the other; 0 = 50 ms, 2 s */

@@ -301,10 +301,8 @@ static int tcp_config(
 			.header_pool = n->frame_pool,
 			.control_pool = n->frame_pool,
 			.payload_pool = n->queue_pool},
-		.rto_min_ns = 5 * RP_NS_PER_MS,
 		/* After a cut a link is heard again within a second. */
 		.rto_max_ns = RP_NS_PER_S,
-		.ack_delay_max_ns = RP_NS_PER_MS,
 		.send_buffer_bytes = 4u << 20,
 		.receive_buffer_bytes = 4u << 20,
 	};
@@ -326,6 +324,24 @@ static int tcp_config(
 	return 0;
 }
 
+/* How appliances talk to each other: their loops answer within a millisecond. */
+static struct rp_conn_options link_options(const struct rp_conf *c)
+{
+	static const enum rp_congestion congestion[] = {
+		[RP_CONF_CONGESTION_DCTCP] = RP_CONGESTION_DCTCP,
+		[RP_CONF_CONGESTION_CUBIC] = RP_CONGESTION_CUBIC,
+		[RP_CONF_CONGESTION_RENO] = RP_CONGESTION_RENO,
+	};
+
+	return (struct rp_conn_options){
+		.congestion = congestion[c->links.congestion],
+		.ecn = c->links.ecn ? RP_ECN_ASK : RP_ECN_OFF,
+		.rto_min_ns = c->links.rto_min_ms * RP_NS_PER_MS,
+		.ack_delay_max_ns = c->links.ack_delay_us * RP_NS_PER_US,
+		.mtu = (uint16_t)c->links.mtu,
+	};
+}
+
 static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_config *e)
 {
 	const struct rp_conf *c = n->conf;
@@ -344,6 +360,7 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.secret_previous_length = n->secret_previous_length,
 			.heartbeat_ns = c->links.heartbeat_ms * RP_NS_PER_MS,
 			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS,
+			.conn = link_options(c),
 			.handshake_grace_ns = c->links.handshake_grace_ms * RP_NS_PER_MS,
 			.peer_queue_frames = c->links.peer_queue_frames,
 			.peers_max = c->limits.peers,

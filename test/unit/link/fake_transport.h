@@ -36,6 +36,7 @@ struct fake_transport {
 	rp_accept_fn accept;
 	void *listen_ctx;
 	uint32_t user_timeout_seen;
+	struct rp_conn_options dial_options, listen_options;
 };
 
 struct fake_net {
@@ -67,6 +68,7 @@ static inline struct rp_conn *fake_dial(struct rp_transport *transport,
 
 	if (options->user_timeout_ns != 0)
 		t->user_timeout_seen++;
+	t->dial_options = *options;
 	c->events = events;
 	c->ctx = ctx;
 	c->opening = true;
@@ -78,6 +80,7 @@ static inline int fake_listen(struct rp_transport *transport, uint16_t port,
 {
 	struct fake_transport *t = RP_CONTAINER_OF(transport, struct fake_transport, transport);
 
+	t->listen_options = *options;
 	t->accept = accept;
 	t->listen_ctx = listen_ctx;
 	return 0;

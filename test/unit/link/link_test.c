@@ -37,6 +37,9 @@ static void both_up_and_frames_cross(void **state)
 			assert_int_equal(COUNTERS(j)->ups, 1);
 		}
 		assert_int_equal(net.side[0].user_timeout_seen, 1);
+		assert_int_equal(net.side[0].dial_options.congestion, RP_CONGESTION_DCTCP);
+		assert_true(net.side[0].dial_options.ack_delay_max_ns == RP_NS_PER_MS);
+		assert_true(net.side[0].dial_options.user_timeout_ns == 3000 * RP_NS_PER_MS);
 		world_end();
 	}
 }

@@ -140,6 +140,7 @@ static struct rp_links_config node_config(int i)
 		.secret_length = sizeof(secret_1),
 		.heartbeat_ns = 500 * RP_NS_PER_MS,
 		.dead_after_ns = 3000 * RP_NS_PER_MS,
+		.conn = {.congestion = RP_CONGESTION_DCTCP, .ack_delay_max_ns = RP_NS_PER_MS},
 		.handshake_grace_ns = 10000 * RP_NS_PER_MS,
 		.peer_queue_frames = 64,
 		.peers_max = 4,
