@@ -11,12 +11,11 @@ static struct rp_tcp_stack *api_stack(struct rp_transport *t)
 	return RP_CONTAINER_OF(t, struct rp_tcp_stack, transport);
 }
 
-static struct rp_conn *api_dial(struct rp_transport *t, const struct rp_endpoint *peer,
-	const struct rp_conn_options *options, const struct rp_conn_events *events, void *ctx,
-	uint64_t now_ns)
+struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
+	uint16_t local_port, const struct rp_conn_options *options,
+	const struct rp_conn_events *events, void *ctx, uint64_t now_ns)
 {
-	struct rp_tcp_stack *s = api_stack(t);
-	struct flow_key key = {.remote_port = peer->port};
+	struct flow_key key = {.remote_port = peer->port, .local_port = local_port};
 	struct tcp_conn *c;
 
 	if (peer->family != 4 || peer->port == 0) {
@@ -29,7 +28,12 @@ static struct rp_conn *api_dial(struct rp_transport *t, const struct rp_endpoint
 		return NULL;
 	}
 	key.remote = rp_ip_from4(peer->addr);
-	if (!tcp_pick_port(s, peer, &key)) {
+	if (local_port != 0 &&
+		flow_find(&s->flows, &key, flow_hash(&s->flows, &key)) != FLOW_NONE) {
+		errno = EADDRINUSE;
+		return NULL;
+	}
+	if (local_port == 0 && !tcp_pick_port(s, peer, &key)) {
 		errno = EADDRNOTAVAIL;
 		return NULL;
 	}
@@ -37,12 +41,20 @@ static struct rp_conn *api_dial(struct rp_transport *t, const struct rp_endpoint
 	if (!c)
 		return NULL; /* errno of rp_neigh_ref() */
 	tcp_conn_options(c, options);
+	tcp_conn_offers(c);
 	c->events = events;
 	c->events_ctx = ctx;
 	tcp_set_state(c, TCPS_SYN_SENT);
 	tcp_sendq_flag(c, TSEG_SYN);
 	tcp_mark_dirty(c);
 	return &c->base;
+}
+
+static struct rp_conn *api_dial(struct rp_transport *t, const struct rp_endpoint *peer,
+	const struct rp_conn_options *options, const struct rp_conn_events *events, void *ctx,
+	uint64_t now_ns)
+{
+	return tcp_dial(api_stack(t), peer, 0, options, events, ctx, now_ns);
 }
 
 static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_conn_options *options,
@@ -138,6 +150,13 @@ static void api_close(struct rp_conn *conn, uint64_t now_ns)
 {
 	struct tcp_conn *c = tcp_conn_of(conn);
 
+	if (c->half_closed && !(c->flags & (TCPF_DEAD | TCPF_EV_CLOSE))) {
+		c->half_closed = false;
+		if (c->state == TCPS_FIN_WAIT_2)
+			c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
+		tcp_mark_dirty(c);
+		return;
+	}
 	if (c->flags & (TCPF_FIN_QUEUED | TCPF_DEAD | TCPF_EV_CLOSE))
 		return;
 	if (c->state == TCPS_SYN_SENT) {

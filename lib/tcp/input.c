@@ -205,7 +205,8 @@ static bool input_fin_acked(struct tcp_conn *c, uint64_t now_ns)
 		return true;
 	if (c->state == TCPS_FIN_WAIT_1) {
 		tcp_set_state(c, TCPS_FIN_WAIT_2);
-		c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
+		if (!c->half_closed)
+			c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
 	} else if (c->state == TCPS_CLOSING) {
 		tcp_tw_enter(c, now_ns);
 		return false;
@@ -244,7 +245,7 @@ static void input_text(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 		tcp_data(c, in, now_ns);
 	tcp_stack_of(c)->counters->rx_bytes += c->rcv_nxt - before;
 	c->stat_received += c->rcv_nxt - before;
-	if (c->state == TCPS_FIN_WAIT_2 && c->rcv_nxt != before)
+	if (c->state == TCPS_FIN_WAIT_2 && c->rcv_nxt != before && !c->half_closed)
 		c->life_ns = now_ns + tcp_stack_of(c)->config.fin_wait_ns;
 	if (c->flags & TCPF_FIN_SEEN && c->rcv_nxt == c->fin_seq)
 		input_fin(c, now_ns);

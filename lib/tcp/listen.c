@@ -121,6 +121,7 @@ void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32
 	s->half_open++;
 	c->flags |= TCPF_PASSIVE;
 	tcp_conn_options(c, &l->options);
+	tcp_conn_offers(c);
 	tcp_syn_options(c, in, now_ns);
 	tcp_set_state(c, TCPS_SYN_RCVD);
 	tcp_sendq_flag(c, TSEG_SYN);

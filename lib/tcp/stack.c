@@ -60,6 +60,7 @@ static bool stack_config_ok(const struct rp_tcp_config *c)
 	       c->port_first <= c->port_last && c->receive_buffer_bytes <= 1u << 30 &&
 	       c->receive_buffer_bytes >= 2048 && c->send_buffer_bytes <= 1u << 30 &&
 	       c->send_buffer_bytes >= 2048 && c->unsent_bytes_max >= 2048 &&
+	       c->receive_shift_least <= TCP_SHIFT_MAX &&
 	       c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
 	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
 		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
@@ -135,6 +136,7 @@ struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t 
 	wheel_init(&s->wheel, now_ns);
 	while ((s->config.receive_buffer_bytes >> s->rcv_shift) > UINT16_MAX)
 		s->rcv_shift++;
+	s->rcv_shift = RP_MAX(s->rcv_shift, s->config.receive_shift_least);
 	s->port_counter = (uint32_t)rp_rand_u64(&s->rand);
 	s->net_config = s->config.net;
 	if (!s->net_config.control_pool)

@@ -87,8 +87,12 @@ struct rp_tcp_config {
 	uint64_t rto_max_ns;	   /**< 0 = 60 s */
 	uint64_t ack_delay_max_ns; /**< default of a connection; 0 = 40 ms; below 500 ms */
 	uint64_t user_timeout_ns;  /**< default of a connection; 0 = 180 s */
-	uint64_t time_wait_ns;	   /**< 2 MSL; 0 = 60 s */
-	uint64_t fin_wait_ns;	   /**< silence in FIN-WAIT-2 after close(); 0 = 60 s */
+	/** Options of SYNs that are neither offered nor accepted. */
+	bool no_timestamps, no_sack, no_window_scale;
+	uint8_t receive_shift_least; /**< a scale larger than the buffer asks for; at most 14 */
+
+	uint64_t time_wait_ns; /**< 2 MSL; 0 = 60 s */
+	uint64_t fin_wait_ns;  /**< silence in FIN-WAIT-2 after close(); 0 = 60 s */
 
 	uint8_t secret[16]; /**< of initial sequence numbers and ports; from a good source */
 	uint64_t seed;	    /**< of everything that merely should differ */
@@ -137,6 +141,35 @@ void rp_tcp_set_rto_floor(struct rp_tcp_stack *stack, uint64_t rto_min_ns);
 
 /** Ends a listener; accepted connections stay. 0 or -ENOENT. */
 int rp_tcp_unlisten(struct rp_tcp_stack *stack, uint16_t port, uint64_t now_ns);
+
+/*
+ * What a layer of sockets needs beyond the vtable. Errors as there.
+ */
+
+/** dial() from a local port of the caller's choice; 0: any. EADDRINUSE where the flow exists. */
+struct rp_conn *rp_tcp_dial_from(struct rp_tcp_stack *stack, const struct rp_endpoint *peer,
+	uint16_t local_port, const struct rp_conn_options *options,
+	const struct rp_conn_events *events, void *ctx, uint64_t now_ns);
+/**
+ * Ends our direction, as close() does, while the owner goes on reading for as long as it takes: the
+ * silence in FIN-WAIT-2 has no limit (RFC 9293 3.6) until close() follows.
+ */
+void rp_tcp_shutdown(struct rp_conn *c, uint64_t now_ns);
+/** 0: the stack's default. */
+void rp_tcp_set_user_timeout(struct rp_conn *c, uint64_t user_timeout_ns, uint64_t now_ns);
+/** Sends an acknowledgement that is owed and delayed, with the next poll. */
+void rp_tcp_ack_now(struct rp_conn *c);
+
+/** The send queue in segments. */
+struct rp_tcp_segments {
+	uint32_t unacked;	   /**< sent, not acknowledged cumulatively */
+	uint32_t sacked, lost;	   /**< of these */
+	uint32_t retransmitted;	   /**< of these: sent again, and neither SACKed nor lost since */
+	uint32_t head_retransmits; /**< of the first of these */
+	bool after_timeout;	   /**< the recovery that goes on began with a timeout */
+};
+/** Walks the queue. */
+void rp_tcp_conn_segments(const struct rp_conn *c, struct rp_tcp_segments *segments);
 
 /** The counters may be read from any thread (each a relaxed load). */
 const struct rp_tcp_counters *rp_tcp_counters(const struct rp_tcp_stack *stack);

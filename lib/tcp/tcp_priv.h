@@ -338,6 +338,7 @@ struct tcp_conn {
 	uint64_t opened_ns;
 	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo, stat_sent, stat_received;
 	enum rp_close_reason close_reason;
+	bool half_closed; /* the owner reads on: FIN-WAIT-2 has no end */
 	uint32_t next_free;
 	struct tseg fin_seg; /* so that a close never lacks a segment */
 };
@@ -477,6 +478,16 @@ extern const struct rp_transport_ops *const rp_tcp_ops;
  * part, goes when nothing is before it: it could never go otherwise.
  */
 bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes);
+
+/** A port of 0 is chosen. */
+struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
+	uint16_t local_port, const struct rp_conn_options *options,
+	const struct rp_conn_events *events, void *ctx, uint64_t now_ns);
+
+/* socket.c */
+
+/** Leaves out of the connection's SYN what the configuration forbids. */
+void tcp_conn_offers(struct tcp_conn *c);
 
 /* conn.c */
 

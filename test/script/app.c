@@ -289,6 +289,8 @@ static void call_end(struct script *s, const char *word)
 
 	if (strcmp(word, "close") == 0) {
 		c->transport->ops->close(c, s->rig->now_ns);
+	} else if (strcmp(word, "shutdown") == 0) {
+		rp_tcp_shutdown(c, s->rig->now_ns);
 	} else {
 		f->conn = NULL;
 		f->closed = true;
@@ -388,7 +390,8 @@ bool app_statement(struct script *s, const char *word)
 		script_flow(s)->hold = true;
 	} else if (strcmp(word, "consume") == 0) {
 		call_consume(s);
-	} else if (strcmp(word, "close") == 0 || strcmp(word, "abort") == 0) {
+	} else if (strcmp(word, "close") == 0 || strcmp(word, "abort") == 0 ||
+		   strcmp(word, "shutdown") == 0) {
 		call_end(s, word);
 	} else if (strcmp(word, "app") == 0) {
 		app_expect(s);

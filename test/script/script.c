@@ -95,6 +95,10 @@ static const struct field config_fields[] = {
 	FIELD(rp_tcp_config, "user_timeout", user_timeout_ns),
 	FIELD(rp_tcp_config, "time_wait", time_wait_ns),
 	FIELD(rp_tcp_config, "fin_wait", fin_wait_ns),
+	FIELD(rp_tcp_config, "no_timestamps", no_timestamps),
+	FIELD(rp_tcp_config, "no_sack", no_sack),
+	FIELD(rp_tcp_config, "no_window_scale", no_window_scale),
+	FIELD(rp_tcp_config, "receive_shift_least", receive_shift_least),
 };
 
 static const struct field info_fields[] = {

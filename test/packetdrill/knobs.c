@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/units.h>
+
+#include "pd.h"
+
+static void flag_local(const char *value)
+{
+	struct pd_knobs *k = &pd.knobs;
+
+	if (inet_pton(AF_INET, value, k->local4.addr) == 1)
+		k->local4.family = 4;
+	else if (inet_pton(AF_INET6, value, k->local6.addr) == 1)
+		k->local6.family = 6;
+	else
+		fprintf(stderr, "local=%s: no address\n", value);
+}
+
+static void flags_read(const char *flags)
+{
+	struct pd_knobs *k = &pd.knobs;
+	char *copy = strdup(flags ? flags : ""), *save = NULL;
+
+	for (char *one = strtok_r(copy, ", ", &save); one; one = strtok_r(NULL, ", ", &save)) {
+		if (strcmp(one, "profile=classic") == 0)
+			k->classic = true;
+		else if (strcmp(one, "profile=linux") == 0)
+			k->classic = false;
+		else if (strncmp(one, "local=", 6) == 0)
+			flag_local(one + 6);
+		else if (strncmp(one, "mtu=", 4) == 0)
+			k->mtu = (uint16_t)atoi(one + 4);
+		else
+			fprintf(stderr, "flag %s is not known\n", one);
+	}
+	free(copy);
+}
+
+void pd_knobs_init(const char *flags)
+{
+	static const struct pd_knobs defaults = {
+		/* Of the addresses that the tool gives its own interface. */
+		.local4 = {.family = 4, .addr = {192, 168, 0, 2}},
+		.local6 = {.family = 6, .addr = {0xfd, 0x3d, 0xfa, 0x7b, 0xd1, 0x7d, [15] = 2}},
+		.mtu = 1500,
+		.rmem = {4096, 131072, 6291456},
+		.wmem = {4096, 16384, 4194304},
+		.retries1 = 3,
+		.retries2 = 15,
+		.syn_retries = 6,
+	};
+
+	pd.knobs = defaults;
+	flags_read(flags);
+}
+
+/* What Linux would need for so many timeouts, each twice the one before, from `first_ns` on. */
+static uint64_t retries_ns(int retries, uint64_t first_ns)
+{
+	uint64_t sum_ns = 0, rto_ns = first_ns;
+
+	for (int i = 0; i <= retries && i < 64; i++) {
+		sum_ns += rto_ns;
+		rto_ns = RP_MIN(2 * rto_ns, 120 * RP_NS_PER_S);
+	}
+	return sum_ns;
+}
+
+static void three_numbers(int out[3], const char *value)
+{
+	int v[3];
+
+	if (sscanf(value, "%d %d %d", &v[0], &v[1], &v[2]) == 3)
+		memcpy(out, v, sizeof(v));
+}
+
+static void knob_set(const char *name, const char *value)
+{
+	struct pd_knobs *k = &pd.knobs;
+	struct rp_tcp_config *c = &k->tcp;
+	int number = atoi(value);
+
+	if (strcmp(name, "tcp_timestamps") == 0)
+		c->no_timestamps = number == 0;
+	else if (strcmp(name, "tcp_sack") == 0)
+		c->no_sack = number == 0;
+	else if (strcmp(name, "tcp_window_scaling") == 0)
+		c->no_window_scale = number == 0;
+	else if (strcmp(name, "tcp_rmem") == 0)
+		three_numbers(k->rmem, value);
+	else if (strcmp(name, "tcp_wmem") == 0)
+		three_numbers(k->wmem, value);
+	else if (strcmp(name, "tcp_fin_timeout") == 0)
+		c->fin_wait_ns = (uint64_t)number * RP_NS_PER_S;
+	else if (strcmp(name, "tcp_rto_min_us") == 0)
+		c->rto_min_ns = (uint64_t)number * RP_NS_PER_US;
+	else if (strcmp(name, "tcp_rto_max_ms") == 0)
+		c->rto_max_ns = (uint64_t)number * RP_NS_PER_MS;
+	else if (strcmp(name, "tcp_max_syn_backlog") == 0)
+		c->backlog = (uint32_t)number;
+	else if (strcmp(name, "tcp_retries2") == 0)
+		k->retries2 = number;
+	else if (strcmp(name, "tcp_syn_retries") == 0)
+		k->syn_retries = number;
+	else if (strcmp(name, "tcp_ecn") == 0)
+		k->ecn = number;
+	else if (strcmp(name, "tcp_congestion_control") == 0)
+		snprintf(k->congestion, sizeof(k->congestion), "%s", value);
+}
+
+/* `-w net.ipv4.tcp_x=y`, several a line; y may be in quotes and have spaces. */
+static void knobs_line(char *line)
+{
+	char *p = line;
+
+	while ((p = strstr(p, "net."))) {
+		char *equals = strchr(p, '='), *value, *end, *name;
+
+		if (!equals)
+			return;
+		*equals = '\0';
+		name = strrchr(p, '.');
+		value = equals + 1;
+		if (*value == '"' || *value == '\'') {
+			end = strchr(value + 1, *value);
+			value++;
+		} else {
+			end = strstr(value, " -w");
+		}
+		if (!end)
+			end = value + strlen(value);
+		p = *end ? end + 1 : end;
+		while (end > value && strchr(" \t\r\n", end[-1]))
+			end--;
+		*end = '\0';
+		knob_set(name + 1, value);
+	}
+}
+
+void pd_knobs_read(void)
+{
+	const char *path = getenv("STACK_KNOBS");
+	char line[1024];
+	FILE *f;
+
+	if (pd.knobs.read || !path)
+		return;
+	pd.knobs.read = true;
+	f = fopen(path, "r");
+	if (!f) {
+		perror(path);
+		return;
+	}
+	while (fgets(line, sizeof(line), f))
+		knobs_line(line);
+	fclose(f);
+}
+
+static void pd_fault(void *ctx, const char *what)
+{
+	fprintf(stderr, "the stack sent a wrong packet: %s\n", what);
+	exit(1);
+}
+
+static void stack_interface(struct rp_net_interface *i, const struct rp_endpoint *local)
+{
+	const uint8_t *a = local->family == 4 ? local->addr : pd.knobs.local4.addr;
+	static const uint8_t any[4];
+
+	if (memcmp(a, any, 4) == 0)
+		a = pd.knobs.local4.addr;
+	memcpy(i->addr, a, 4);
+	memcpy(i->gateway, a, 4);
+	i->gateway[3] = a[3] == 1 ? 254 : 1;
+	i->prefix_length = 16;
+	i->mtu = pd.knobs.mtu;
+}
+
+int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
+{
+	const struct pd_knobs *k = &pd.knobs;
+	struct rig_config config = {.tcp = k->tcp,
+		.start_ns = pd.now_ns,
+		.payload_mbufs = 4095,
+		.header_mbufs = 4095,
+		.rx_mbufs = 2047,
+		.on_packet = pd_on_packet,
+		.on_fault = pd_fault};
+	struct rp_tcp_config *c = &config.tcp;
+	uint32_t most = (uint32_t)k->rmem[2];
+
+	if (pd.rig)
+		return 0;
+	stack_interface(&c->net.iface, local);
+	if (s && s->opt.maxseg)
+		c->net.iface.mtu = (uint16_t)RP_MIN(
+			RP_MAX(s->opt.maxseg + 40, RP_NET_MTU_MIN), (int)c->net.iface.mtu);
+	/* Half of a buffer is window, the rest is for what a segment costs (tcp_adv_win_scale). */
+	c->receive_buffer_bytes =
+		(uint32_t)RP_MAX(s && s->opt.rcvbuf ? s->opt.rcvbuf : k->rmem[1] / 2, 2048);
+	for (; most > UINT16_MAX; most >>= 1)
+		c->receive_shift_least++;
+	c->receive_shift_least = RP_MIN(c->receive_shift_least, 14);
+	c->send_buffer_bytes = c->unsent_bytes_max = 4 << 20;
+	c->connections_max = 128;
+	c->segments_max = 16384;
+	if (!c->rto_max_ns)
+		c->rto_max_ns = 120 * RP_NS_PER_S;
+	if (!c->user_timeout_ns)
+		c->user_timeout_ns = retries_ns(k->retries2, 200 * RP_NS_PER_MS);
+	pd.rig = rig_new(&config);
+	return pd.rig ? 0 : -errno;
+}
+
+struct rp_conn_options pd_conn_options(const struct pd_sock *s)
+{
+	return (struct rp_conn_options){
+		.user_timeout_ns = (uint64_t)s->opt.user_timeout_ms * RP_NS_PER_MS,
+	};
+}
