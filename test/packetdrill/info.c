@@ -63,6 +63,8 @@ static void info_options(struct tcp_info *o, const struct rp_tcp_info *i)
 		o->tcpi_options |= TCPI_OPT_TIMESTAMPS;
 	if (i->sack)
 		o->tcpi_options |= TCPI_OPT_SACK;
+	if (i->ecn)
+		o->tcpi_options |= TCPI_OPT_ECN;
 	if (i->send_shift || i->receive_shift)
 		o->tcpi_options |= TCPI_OPT_WSCALE;
 	o->tcpi_snd_wscale = i->send_shift & 15;

@@ -53,6 +53,7 @@ void pd_knobs_init(const char *flags)
 		.retries1 = 3,
 		.retries2 = 15,
 		.syn_retries = 6,
+		.ecn = 2,
 	};
 
 	pd.knobs = defaults;
@@ -197,9 +198,6 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 	if (pd.rig)
 		return 0;
 	stack_interface(&c->net.iface, local);
-	if (s && s->opt.maxseg)
-		c->net.iface.mtu = (uint16_t)RP_MIN(
-			RP_MAX(s->opt.maxseg + 40, RP_NET_MTU_MIN), (int)c->net.iface.mtu);
 	/* Half of a buffer is window, the rest is for what a segment costs (tcp_adv_win_scale). */
 	c->receive_buffer_bytes =
 		(uint32_t)RP_MAX(s && s->opt.rcvbuf ? s->opt.rcvbuf : k->rmem[1] / 2, 2048);
@@ -219,7 +217,24 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 
 struct rp_conn_options pd_conn_options(const struct pd_sock *s)
 {
-	return (struct rp_conn_options){
+	const char *congestion = s->opt.congestion[0] ? s->opt.congestion : pd.knobs.congestion;
+	struct rp_conn_options o = {
 		.user_timeout_ns = (uint64_t)s->opt.user_timeout_ms * RP_NS_PER_MS,
+		.ack_profile = pd.knobs.classic ? RP_ACK_DELAYED : RP_ACK_QUICK,
+		.ecn = pd.knobs.ecn == 0   ? RP_ECN_OFF
+		       : pd.knobs.ecn == 1 ? RP_ECN_ASK
+					   : RP_ECN_ACCEPT,
+		.mtu = (uint16_t)(s->opt.maxseg ? s->opt.maxseg + 40 : 0),
 	};
+
+	if (strcmp(congestion, "reno") == 0)
+		o.congestion = RP_CONGESTION_RENO;
+	else if (strcmp(congestion, "dctcp") == 0)
+		o.congestion = RP_CONGESTION_DCTCP;
+	else
+		o.congestion = RP_CONGESTION_CUBIC;
+	/* Linux's DCTCP asks for ECN whatever tcp_ecn says. */
+	if (o.congestion == RP_CONGESTION_DCTCP)
+		o.ecn = RP_ECN_ASK;
+	return o;
 }

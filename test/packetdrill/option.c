@@ -235,9 +235,13 @@ static int get_tcp(struct pd_sock *s, int name, void *value, socklen_t *length)
 		rp_tcp_conn_info(s->conn, &info);
 		return give_number(value, length, info.mss);
 	case TCP_CONGESTION:
-		cc = s->opt.congestion[0]     ? s->opt.congestion
-		     : pd.knobs.congestion[0] ? pd.knobs.congestion
-					      : "reno";
+		cc = s->opt.congestion[0] ? s->opt.congestion : pd.knobs.congestion;
+		if (s->conn) {
+			rp_tcp_conn_info(s->conn, &info);
+			cc = info.congestion;
+		}
+		if (!cc[0])
+			cc = "cubic";
 		return give(value, length, cc, RP_MIN(strlen(cc) + 1, (size_t)16));
 	case TCP_KEEPIDLE:
 		return give_number(value, length, s->opt.keep_idle ? s->opt.keep_idle : 7200);

@@ -177,6 +177,17 @@ int app_dial(struct script *s, struct flow *f, const struct rp_conn_options *opt
 
 /* Statements. */
 
+/* Which of the words it is, from 1 on. */
+static unsigned read_choice(struct script *s, const char *const *words)
+{
+	const char *word = script_take(s);
+
+	for (unsigned i = 0; words[i]; i++)
+		if (strcmp(word, words[i]) == 0)
+			return i + 1;
+	script_fail(s, "%s: no such choice", word);
+}
+
 static bool read_option(struct script *s, struct rp_conn_options *o)
 {
 	if (script_word(s, "user_timeout"))
@@ -185,6 +196,14 @@ static bool read_option(struct script *s, struct rp_conn_options *o)
 		o->rto_min_ns = (uint64_t)script_take_number(s);
 	else if (script_word(s, "ack_delay"))
 		o->ack_delay_max_ns = (uint64_t)script_take_number(s);
+	else if (script_word(s, "mtu"))
+		o->mtu = (uint16_t)script_take_number(s);
+	else if (script_word(s, "quick"))
+		o->ack_profile = RP_ACK_QUICK;
+	else if (script_word(s, "congestion"))
+		o->congestion = read_choice(s, (const char *[]){"cubic", "dctcp", "reno", NULL});
+	else if (script_word(s, "ecn"))
+		o->ecn = read_choice(s, (const char *[]){"off", "accept", "ask", NULL});
 	else
 		return false;
 	return true;
@@ -217,7 +236,7 @@ static void call_result(struct script *s, const char *call, int rc)
 
 static void call_listen(struct script *s)
 {
-	struct rp_conn_options o = {0};
+	struct rp_conn_options o = s->options;
 	uint16_t port = SCRIPT_PORT;
 
 	for (;;) {
@@ -232,7 +251,7 @@ static void call_listen(struct script *s)
 static void call_dial(struct script *s)
 {
 	struct flow *f = script_flow(s);
-	struct rp_conn_options o = {0};
+	struct rp_conn_options o = s->options;
 
 	while (read_option(s, &o))
 		;
@@ -376,6 +395,9 @@ bool app_statement(struct script *s, const char *word)
 {
 	if (strcmp(word, "listen") == 0) {
 		call_listen(s);
+	} else if (strcmp(word, "options") == 0) {
+		while (read_option(s, &s->options))
+			;
 	} else if (strcmp(word, "unlisten") == 0) {
 		s->listening = false;
 		call_result(s, word, rp_tcp_unlisten(s->rig->stack, SCRIPT_PORT, s->rig->now_ns));

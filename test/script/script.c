@@ -106,6 +106,7 @@ static const struct field info_fields[] = {
 	FIELD(rp_tcp_info, "mss", mss),
 	FIELD(rp_tcp_info, "sack", sack),
 	FIELD(rp_tcp_info, "timestamps", timestamps),
+	FIELD(rp_tcp_info, "ecn", ecn),
 	FIELD(rp_tcp_info, "send_shift", send_shift),
 	FIELD(rp_tcp_info, "receive_shift", receive_shift),
 	FIELD(rp_tcp_info, "cwnd", cwnd),
@@ -217,8 +218,11 @@ static void script_info(struct script *s)
 		const struct field *field =
 			field_find(info_fields, RP_ARRAY_SIZE(info_fields), name);
 
-		if (strcmp(name, "state") == 0 || strcmp(name, "timer") == 0) {
-			const char *got = name[0] == 's' ? info.state : info.timer;
+		if (strcmp(name, "state") == 0 || strcmp(name, "timer") == 0 ||
+			strcmp(name, "congestion") == 0) {
+			const char *got = name[0] == 's'   ? info.state
+					  : name[0] == 't' ? info.timer
+							   : info.congestion;
 			const char *want = script_take(s);
 
 			s->checks++;
@@ -386,7 +390,7 @@ static void script_handshake(struct script *s, bool active)
 			script_fail(s, "%s: no such word", script_peek(s));
 	}
 	if (active) {
-		int rc = app_dial(s, f, NULL);
+		int rc = app_dial(s, f, &s->options);
 
 		if (rc)
 			script_fail(s, "dial: %s", strerror(-rc));
@@ -397,7 +401,7 @@ static void script_handshake(struct script *s, bool active)
 		take_packet(s, ACK);
 	} else {
 		if (!s->listening)
-			app_listen(s, 80, NULL);
+			app_listen(s, 80, &s->options);
 		packet_send(s, f, &(struct segment){.flags = SYN, .window = window}, options);
 		take_packet(s, SYN | ACK);
 		rig_run(s->rig, s->rig->now_ns + rtt_ns);

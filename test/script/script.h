@@ -98,6 +98,7 @@ struct script {
 	struct rig *rig;
 	uint64_t start_ns, tolerance_ns;
 	uint32_t peer_isn;
+	struct rp_conn_options options; /* of what is listened to and dialled */
 	bool refuse, listening;
 	bool any_bytes; /* payload need not be the pattern */
 	struct flow flows[FLOWS_MAX];
