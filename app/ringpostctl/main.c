@@ -13,14 +13,9 @@
 #include <grpc/client.h>
 #include <grpc/loop.h>
 
-#define TIMEOUT_NS (5 * RP_NS_PER_S)
+#include "client.h"
 
-struct answer {
-	bool done, failed;
-	uint8_t *data;
-	size_t length;
-	char text[512];
-};
+#define TIMEOUT_NS (5 * RP_NS_PER_S)
 
 struct client {
 	struct rp_loop *loop;
@@ -72,8 +67,7 @@ static void on_answer(
 	a->length = length;
 }
 
-static int call(
-	struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a)
+int call(struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a)
 {
 	size_t length = protobuf_c_message_get_packed_size(request);
 	uint8_t *data = malloc(length + 1);
@@ -230,6 +224,8 @@ static int run(struct client *c, int argc, char **argv)
 		return route_explain(c, argv[2]);
 	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "impair"))
 		return impair(c, argc - 1, argv + 1);
+	if (argc == 2 && !strcmp(argv[0], "restore"))
+		return restore(c, argv[1]);
 	usage(stderr);
 	return 2;
 }

@@ -324,6 +324,7 @@ static int create_control(struct rp_ctl *ctl)
 		.shards = ctl->config.self.shards,
 		.pool = ctl->config.pool,
 		.kv = {.initial_revision = (int64_t)c->kv.initial_revision,
+			.quota_bytes = c->quota_backend_bytes,
 			.txn_ops_max = c->max_txn_ops},
 		.repl = {.ack_ms = c->repl.ack_ms,
 			.sync_s = c->repl.sync_s,

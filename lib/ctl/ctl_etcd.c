@@ -241,6 +241,12 @@ void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason)
 
 /* ---- members and status ---- */
 
+/* A peer that never answered has no id yet; its address stands for it. */
+static uint64_t member_id(uint64_t node, const char *peer_url)
+{
+	return node ? node : rp_queue_hash(peer_url, strlen(peer_url));
+}
+
 static void member_fill(struct rp_ctl *ctl, uint32_t i, uint64_t node, const char *peer_url)
 {
 	struct ctl_member *t = &ctl->members[i];
@@ -258,8 +264,7 @@ static void member_fill(struct rp_ctl *ctl, uint32_t i, uint64_t node, const cha
 	t->peer = t->peer_url;
 	t->client = t->client_url;
 	ctl->member_list[i] = (struct rp_etcd_member){
-		/* A peer that never answered has no id yet; its address stands for it. */
-		.id = node ? node : rp_queue_hash(peer_url, strlen(peer_url)),
+		.id = member_id(node, peer_url),
 		.name = t->name,
 		.peer_urls = &t->peer,
 		.client_urls = &t->client,
@@ -274,7 +279,8 @@ static uint32_t backend_members(void *ctx, const struct rp_etcd_member **members
 	struct rp_repl *repl = rp_control_repl(ctl->control);
 	uint32_t n = 0;
 
-	member_fill(ctl, n++, ctl->config.self.node, ctl->config.self.client_url);
+	member_fill(ctl, n++, ctl->config.self.node,
+		ctl->peer_url[0] ? ctl->peer_url : ctl->config.self.client_url);
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
 		struct rp_repl_peer_info info;
 
@@ -324,6 +330,58 @@ static int backend_member_add(void *ctx, const char *const *peer_urls, uint32_t 
 	return 0;
 }
 
+/* The slot of a peer by the id that the member list shows; RP_REPL_NO_PEER for none. */
+static rp_repl_peer_id peer_of_member(struct rp_ctl *ctl, uint64_t id)
+{
+	struct rp_repl *repl = rp_control_repl(ctl->control);
+
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
+		struct rp_repl_peer_info info;
+
+		if (rp_repl_peer_get(repl, i, &info) && !info.self &&
+			id == member_id(info.node, info.address))
+			return i;
+	}
+	return RP_REPL_NO_PEER;
+}
+
+static int backend_member_remove(
+	void *ctx, uint64_t id, const struct rp_etcd_caller *caller, const char **message)
+{
+	struct rp_ctl *ctl = ctx;
+	rp_repl_peer_id peer = peer_of_member(ctl, id);
+
+	if (peer == RP_REPL_NO_PEER) {
+		*message = "etcdserver: member not found";
+		return RP_GRPC_NOT_FOUND;
+	}
+	rp_control_peer_remove(ctl->control, peer, ctl_now(ctl));
+	ctl_kick(ctl);
+	return RP_GRPC_OK;
+}
+
+static int backend_member_update(void *ctx, uint64_t id, const char *const *peer_urls,
+	uint32_t count, const struct rp_etcd_caller *caller, const char **message)
+{
+	struct rp_ctl *ctl = ctx;
+	rp_repl_peer_id peer = peer_of_member(ctl, id);
+
+	/* Where peers find this node is theirs to know: here it is what the list shows. */
+	if (id == ctl->config.self.node) {
+		snprintf(ctl->peer_url, sizeof(ctl->peer_url), "%s", peer_urls[0]);
+		return RP_GRPC_OK;
+	}
+	if (peer == RP_REPL_NO_PEER) {
+		*message = "etcdserver: member not found";
+		return RP_GRPC_NOT_FOUND;
+	}
+	rp_control_peer_remove(ctl->control, peer, ctl_now(ctl));
+	if (ctl_peers_add(ctl, peer_urls[0], &peer) == 0)
+		return RP_GRPC_OK;
+	*message = "ringpost: limits.peers is reached";
+	return RP_GRPC_RESOURCE_EXHAUSTED;
+}
+
 static void backend_status(void *ctx, struct rp_etcd_status *status)
 {
 	struct rp_ctl *ctl = ctx;
@@ -353,6 +411,8 @@ void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
 		.consumer_room = backend_consumer_room,
 		.members = backend_members,
 		.member_add = backend_member_add,
+		.member_remove = backend_member_remove,
+		.member_update = backend_member_update,
 		.status = backend_status,
 		.peer = &ctl->peer_backend,
 	};

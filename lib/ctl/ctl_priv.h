@@ -99,6 +99,7 @@ struct rp_ctl {
 	struct rp_hmap proofs, writes;
 	uint64_t write_token_last;
 	uint16_t client_port;
+	char peer_url[300]; /**< what the member list shows of this node; "" = its client URL */
 
 	/* Built anew by each call: members change, and few ask. */
 	struct ctl_member members[RP_PEERS_MAX + 1];

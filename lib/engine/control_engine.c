@@ -301,6 +301,12 @@ const struct rp_control_counters *rp_control_counters(const struct rp_control *c
 
 /* ---- peers ---- */
 
+void rp_control_peer_remove(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now)
+{
+	c->now = now;
+	rp_repl_peer_remove(c->repl, peer, now);
+}
+
 rp_repl_peer_id rp_control_peer_add(
 	struct rp_control *c, const char *address, struct rp_repl_now now)
 {

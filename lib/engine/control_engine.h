@@ -139,6 +139,8 @@ struct rp_kv *rp_control_kv(struct rp_control *c);
 struct rp_repl *rp_control_repl(struct rp_control *c);
 const struct rp_control_counters *rp_control_counters(const struct rp_control *c);
 
+/** The peer is one no more; see rp_repl_peer_remove(). */
+void rp_control_peer_remove(struct rp_control *c, rp_repl_peer_id peer, struct rp_repl_now now);
 /** A configured peer's URL; see rp_repl_peer_add(). */
 rp_repl_peer_id rp_control_peer_add(
 	struct rp_control *c, const char *address, struct rp_repl_now now);

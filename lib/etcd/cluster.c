@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cluster.MemberAdd and MemberList (spec/etcd-semantics.md section 10). */
+/* The Cluster service (spec/etcd-semantics.md section 10). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,17 +83,48 @@ static bool url_valid(const char *url)
 	return digits > 0 && digits <= 5 && colon[1 + digits] == 0 && atoi(colon + 1) <= 65535;
 }
 
-static bool urls_known(struct rp_etcd *e, const Etcdserverpb__MemberAddRequest *r)
+/* A member other than `but` has one of them. */
+static bool urls_known(struct rp_etcd *e, char *const *urls, size_t url_count, uint64_t but)
 {
 	const struct rp_etcd_member *members = NULL;
 	uint32_t count = e->backend->members(e->backend->ctx, &members);
 
 	for (uint32_t i = 0; i < count; i++)
-		for (uint32_t j = 0; j < members[i].peer_url_count; j++)
-			for (size_t k = 0; k < r->n_peerurls; k++)
-				if (strcmp(members[i].peer_urls[j], r->peerurls[k]) == 0)
+		for (uint32_t j = 0; members[i].id != but && j < members[i].peer_url_count; j++)
+			for (size_t k = 0; k < url_count; k++)
+				if (strcmp(members[i].peer_urls[j], urls[k]) == 0)
 					return true;
 	return false;
+}
+
+static const struct rp_etcd_member *member_of(struct rp_etcd *e, uint64_t id)
+{
+	const struct rp_etcd_member *members = NULL;
+	uint32_t count = e->backend->members(e->backend->ctx, &members);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (members[i].id == id)
+			return &members[i];
+	return NULL;
+}
+
+/* Refuses the call unless the URLs may become those of the member `id` (0: of a new one). */
+static bool urls_refused(
+	struct rp_etcd *e, struct rp_grpc_call *call, char *const *urls, size_t count, uint64_t id)
+{
+	bool valid = count > 0;
+
+	for (size_t i = 0; i < count; i++)
+		valid = valid && url_valid(urls[i]);
+	if (!valid)
+		etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT,
+			"etcdserver: given member URLs are invalid");
+	else if (urls_known(e, urls, count, id))
+		etcd_refuse(
+			call, RP_GRPC_FAILED_PRECONDITION, "etcdserver: Peer URLs already exists");
+	else
+		return false;
+	return true;
 }
 
 static void member_add(
@@ -107,22 +138,8 @@ static void member_add(
 	struct etcd_arena a = {0};
 	int code;
 
-	for (size_t i = 0; i < r->n_peerurls; i++)
-		if (!url_valid(r->peerurls[i])) {
-			etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT,
-				"etcdserver: given member URLs are invalid");
-			return;
-		}
-	if (r->n_peerurls == 0) {
-		etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT,
-			"etcdserver: given member URLs are invalid");
+	if (urls_refused(e, call, r->peerurls, r->n_peerurls, 0))
 		return;
-	}
-	if (urls_known(e, r)) {
-		etcd_refuse(
-			call, RP_GRPC_FAILED_PRECONDITION, "etcdserver: Peer URLs already exists");
-		return;
-	}
 	if (!b->member_add) {
 		etcd_refuse(call, RP_GRPC_UNIMPLEMENTED, "members cannot be added here");
 		return;
@@ -153,6 +170,113 @@ static void on_member_add(struct rp_grpc_call *call, const uint8_t *data, size_t
 	etcd_unpacked_free(&request->base);
 }
 
+static void on_member_remove(
+	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	const struct rp_etcd_backend *b = e->backend;
+	Etcdserverpb__MemberRemoveRequest *request = etcd_unpack(
+		e, call, &etcdserverpb__member_remove_request__descriptor, data, length);
+	Etcdserverpb__MemberRemoveResponse m = ETCDSERVERPB__MEMBER_REMOVE_RESPONSE__INIT;
+	struct rp_etcd_caller caller = etcd_caller_of(e, call);
+	const char *message = "";
+	struct etcd_arena a = {0};
+	int code = RP_GRPC_OK;
+
+	if (!request)
+		return;
+	if (!member_of(e, request->id)) {
+		code = RP_GRPC_NOT_FOUND;
+		message = "etcdserver: member not found";
+	} else if (request->id == e->config.member_id) {
+		/* A node that takes itself out would serve on, as a cluster of its own. */
+		code = RP_GRPC_FAILED_PRECONDITION;
+		message = "etcdserver: re-configuration failed due to not enough started members";
+	} else if (!b->member_remove) {
+		code = RP_GRPC_UNIMPLEMENTED;
+		message = "members cannot be removed here";
+	} else {
+		code = b->member_remove(b->ctx, request->id, &caller, &message);
+	}
+	if (code == RP_GRPC_OK) {
+		m.header = etcd_header_in(&a, e, 0);
+		m.members = members_in(e, &a, &m.n_members);
+		etcd_reply(call, &m.base);
+	} else {
+		etcd_refuse(call, code, message);
+	}
+	etcd_arena_free(&a);
+	etcd_unpacked_free(&request->base);
+}
+
+static void member_update(
+	struct rp_etcd *e, struct rp_grpc_call *call, const Etcdserverpb__MemberUpdateRequest *r)
+{
+	const struct rp_etcd_backend *b = e->backend;
+	Etcdserverpb__MemberUpdateResponse m = ETCDSERVERPB__MEMBER_UPDATE_RESPONSE__INIT;
+	struct rp_etcd_caller caller = etcd_caller_of(e, call);
+	const char *message = "";
+	struct etcd_arena a = {0};
+	int code = RP_GRPC_UNIMPLEMENTED;
+
+	if (!member_of(e, r->id)) {
+		etcd_refuse(call, RP_GRPC_NOT_FOUND, "etcdserver: member not found");
+		return;
+	}
+	if (urls_refused(e, call, r->peerurls, r->n_peerurls, r->id))
+		return;
+	if (b->member_update)
+		code = b->member_update(b->ctx, r->id, (const char *const *)r->peerurls,
+			(uint32_t)r->n_peerurls, &caller, &message);
+	else
+		message = "members cannot be changed here";
+	if (code != RP_GRPC_OK) {
+		etcd_refuse(call, code, message);
+		return;
+	}
+	m.header = etcd_header_in(&a, e, 0);
+	m.members = members_in(e, &a, &m.n_members);
+	etcd_reply(call, &m.base);
+	etcd_arena_free(&a);
+}
+
+static void on_member_update(
+	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__MemberUpdateRequest *request = etcd_unpack(
+		e, call, &etcdserverpb__member_update_request__descriptor, data, length);
+
+	if (!request)
+		return;
+	member_update(e, call, request);
+	etcd_unpacked_free(&request->base);
+}
+
+/* There are no learners: every member takes writes. */
+static void on_member_promote(
+	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__MemberPromoteRequest *request = etcd_unpack(
+		e, call, &etcdserverpb__member_promote_request__descriptor, data, length);
+
+	if (!request)
+		return;
+	if (!member_of(e, request->id))
+		etcd_refuse(call, RP_GRPC_NOT_FOUND, "etcdserver: member not found");
+	else
+		etcd_refuse(call, RP_GRPC_FAILED_PRECONDITION,
+			"etcdserver: can only promote a learner member");
+	etcd_unpacked_free(&request->base);
+}
+
+const struct rp_grpc_call_ops etcd_member_remove_ops = {
+	.on_message = on_member_remove, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_member_update_ops = {
+	.on_message = on_member_update, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_member_promote_ops = {
+	.on_message = on_member_promote, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_member_list_ops = {
 	.on_message = on_member_list, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_member_add_ops = {

@@ -24,10 +24,17 @@ static const struct service_method etcd_methods[] = {
 	{"/etcdserverpb.Watch/Watch", RP_GRPC_BIDI, &etcd_watch_stream_ops, false},
 	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true},
 	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true},
+	{"/etcdserverpb.Cluster/MemberRemove", RP_GRPC_UNARY, &etcd_member_remove_ops, true},
+	{"/etcdserverpb.Cluster/MemberUpdate", RP_GRPC_UNARY, &etcd_member_update_ops, true},
+	{"/etcdserverpb.Cluster/MemberPromote", RP_GRPC_UNARY, &etcd_member_promote_ops, true},
 	{"/etcdserverpb.Maintenance/Alarm", RP_GRPC_UNARY, &etcd_alarm_ops, true},
 	{"/etcdserverpb.Maintenance/Status", RP_GRPC_UNARY, &etcd_status_ops, true},
 	{"/etcdserverpb.Maintenance/Hash", RP_GRPC_UNARY, &etcd_hash_ops, true},
 	{"/etcdserverpb.Maintenance/HashKV", RP_GRPC_UNARY, &etcd_hash_kv_ops, true},
+	{"/etcdserverpb.Maintenance/Defragment", RP_GRPC_UNARY, &etcd_defragment_ops, true},
+	{"/etcdserverpb.Maintenance/Snapshot", RP_GRPC_SERVER_STREAM, &etcd_snapshot_ops, true},
+	{"/etcdserverpb.Maintenance/MoveLeader", RP_GRPC_UNARY, &etcd_move_leader_ops, true},
+	{"/etcdserverpb.Maintenance/Downgrade", RP_GRPC_UNARY, &etcd_downgrade_ops, true},
 };
 
 static const struct service_method peer_methods[] = {

@@ -180,6 +180,12 @@ struct rp_etcd_backend {
 	int (*member_add)(void *ctx, const char *const *peer_urls, uint32_t count, bool is_learner,
 		const struct rp_etcd_caller *caller, struct rp_etcd_member *member,
 		const char **message);
+	/** Takes a member out: this node peers with it no more. NULL as member_add. */
+	int (*member_remove)(
+		void *ctx, uint64_t id, const struct rp_etcd_caller *caller, const char **message);
+	/** Its peer URLs are others from now on, checked by form. NULL as member_add. */
+	int (*member_update)(void *ctx, uint64_t id, const char *const *peer_urls, uint32_t count,
+		const struct rp_etcd_caller *caller, const char **message);
 	void (*status)(void *ctx, struct rp_etcd_status *status);
 
 	/** ringpost.v1.Peer, server side (peer.h); NULL = UNIMPLEMENTED. */

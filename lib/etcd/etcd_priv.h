@@ -60,6 +60,9 @@ typedef struct Mvccpb__KeyValue Mvccpb__KeyValue;
 #define ETCD_VERSION RP_ETCD_VERSION
 #define ETCD_VERSION_CLUSTER RP_ETCD_VERSION
 
+/** "3.5.0" */
+#define ETCD_DOWNGRADE_BYTES 16
+
 struct etcd_arena_block;
 struct etcd_call;
 struct etcd_stream;
@@ -89,6 +92,8 @@ struct rp_etcd {
 	uint64_t progress_next_ns;
 
 	uint64_t connection_last;
+	uint32_t snapshots;			     /**< streams under way */
+	char downgrade_target[ETCD_DOWNGRADE_BYTES]; /**< "" = no downgrade is under way */
 
 	/* Scratch of one watch response: two key-values an event. */
 	Mvccpb__KeyValue *kvs;
@@ -361,7 +366,9 @@ void etcd_consumer_written(struct etcd_stream *s, uint64_t cookie);
 /* ---- the rest ---- */
 
 extern const struct rp_grpc_call_ops etcd_member_add_ops, etcd_member_list_ops, etcd_alarm_ops,
-	etcd_status_ops, etcd_hash_ops, etcd_hash_kv_ops;
+	etcd_status_ops, etcd_hash_ops, etcd_hash_kv_ops, etcd_member_remove_ops,
+	etcd_member_update_ops, etcd_member_promote_ops, etcd_defragment_ops, etcd_move_leader_ops,
+	etcd_downgrade_ops, etcd_snapshot_ops;
 extern const struct rp_grpc_call_ops etcd_prove_ops, etcd_apply_ops, etcd_sync_ops,
 	etcd_deliver_one_ops;
 int etcd_http_register(struct rp_etcd *e);

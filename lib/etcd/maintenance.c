@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maintenance.Status, Alarm, Hash and HashKV (spec/etcd-semantics.md section 9). */
+/* Maintenance but for snapshots (spec/etcd-semantics.md section 9). */
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,9 @@ static void on_status(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	m.raftappliedindex =
 		status.raft_applied_index > 0 ? status.raft_applied_index : m.raftindex;
 	m.raftterm = e->config.raft_term;
+	m.dbsizequota = (int64_t)RP_MIN(rp_kv_quota_bytes(e->kv), (uint64_t)INT64_MAX);
+	downgrade.enabled = e->downgrade_target[0] != '\0';
+	downgrade.targetversion = e->downgrade_target;
 	m.downgradeinfo = &downgrade;
 	status_errors(e, &a, &status, &m);
 	etcd_reply(call, &m.base);
@@ -173,6 +177,132 @@ static void on_hash_kv(struct rp_grpc_call *call, const uint8_t *data, size_t le
 	etcd_unpacked_free(&request->base);
 }
 
+/* Memory that the store has freed goes back to the system. */
+static void on_defragment(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__DefragmentRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__defragment_request__descriptor, data, length);
+	Etcdserverpb__DefragmentResponse m = ETCDSERVERPB__DEFRAGMENT_RESPONSE__INIT;
+
+	if (!request)
+		return;
+	malloc_trim(0);
+	etcd_reply(call, &m.base);
+	etcd_unpacked_free(&request->base);
+}
+
+/* Every node is the leader of what is written at it: there is nothing to hand over. */
+static void on_move_leader(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__MoveLeaderRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__move_leader_request__descriptor, data, length);
+	Etcdserverpb__MoveLeaderResponse m = ETCDSERVERPB__MOVE_LEADER_RESPONSE__INIT;
+
+	if (!request)
+		return;
+	if (request->targetid == e->config.member_id)
+		etcd_reply(call, &m.base);
+	else
+		etcd_refuse(call, RP_GRPC_FAILED_PRECONDITION, "etcdserver: bad leader transferee");
+	etcd_unpacked_free(&request->base);
+}
+
+/* "3.5" or "3.5.0" as "3.5.0". False: no version. */
+static bool version_read(const char *text, unsigned out[3])
+{
+	int end = 0;
+
+	out[2] = 0;
+	if (strspn(text, "0123456789.") != strlen(text) || strlen(text) >= ETCD_DOWNGRADE_BYTES)
+		return false;
+	if (sscanf(text, "%3u.%3u.%3u%n", &out[0], &out[1], &out[2], &end) == 3)
+		return text[end] == '\0';
+	return sscanf(text, "%3u.%3u%n", &out[0], &out[1], &end) == 2 && text[end] == '\0';
+}
+
+/* 0, or a status and *message. */
+static int downgrade_check(
+	const struct rp_etcd *e, const char *text, unsigned version[3], const char **message)
+{
+	unsigned own[3];
+
+	if (!version_read(text, version)) {
+		*message = "etcdserver: wrong downgrade target version format";
+		return RP_GRPC_INVALID_ARGUMENT;
+	}
+	if (e->downgrade_target[0] != '\0') {
+		*message = "etcdserver: cluster has a downgrade job in progress";
+		return RP_GRPC_FAILED_PRECONDITION;
+	}
+	version_read(ETCD_VERSION_CLUSTER, own);
+	if (version[0] != own[0] || version[1] + 1 != own[1]) {
+		*message = "etcdserver: invalid downgrade target version";
+		return RP_GRPC_INVALID_ARGUMENT;
+	}
+	return 0;
+}
+
+static int downgrade_run(
+	struct rp_etcd *e, const Etcdserverpb__DowngradeRequest *r, const char **message)
+{
+	unsigned version[3];
+	int code;
+
+	switch ((int)r->action) {
+	case ETCDSERVERPB__DOWNGRADE_REQUEST__DOWNGRADE_ACTION__VALIDATE:
+		return downgrade_check(e, r->version, version, message);
+	case ETCDSERVERPB__DOWNGRADE_REQUEST__DOWNGRADE_ACTION__ENABLE:
+		code = downgrade_check(e, r->version, version, message);
+		if (code == 0)
+			snprintf(e->downgrade_target, sizeof(e->downgrade_target), "%u.%u.0",
+				version[0] % 1000, version[1] % 1000);
+		return code;
+	case ETCDSERVERPB__DOWNGRADE_REQUEST__DOWNGRADE_ACTION__CANCEL:
+		*message = "etcdserver: no inflight downgrade job";
+		if (e->downgrade_target[0] == '\0')
+			return RP_GRPC_FAILED_PRECONDITION;
+		e->downgrade_target[0] = '\0';
+		return 0;
+	default:
+		*message = "etcdserver: unknown downgrade action";
+		return RP_GRPC_UNKNOWN;
+	}
+}
+
+/*
+ * There is one format of what is stored, so a downgrade is a mark that Status shows and CANCEL
+ * takes away: clients that walk a cluster through one find every step of it.
+ */
+static void on_downgrade(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Etcdserverpb__DowngradeRequest *request =
+		etcd_unpack(e, call, &etcdserverpb__downgrade_request__descriptor, data, length);
+	Etcdserverpb__DowngradeResponse m = ETCDSERVERPB__DOWNGRADE_RESPONSE__INIT;
+	Etcdserverpb__ResponseHeader h = etcd_header(e, rp_kv_revision(e->kv));
+	const char *message = "";
+	int code;
+
+	if (!request)
+		return;
+	code = downgrade_run(e, request, &message);
+	m.header = &h;
+	m.version = (char *)ETCD_VERSION_CLUSTER;
+	if (code != 0)
+		etcd_refuse(call, code, message);
+	else
+		etcd_reply(call, &m.base);
+	etcd_unpacked_free(&request->base);
+}
+
+const struct rp_grpc_call_ops etcd_defragment_ops = {
+	.on_message = on_defragment, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_move_leader_ops = {
+	.on_message = on_move_leader, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_downgrade_ops = {
+	.on_message = on_downgrade, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_status_ops = {
 	.on_message = on_status, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_alarm_ops = {

@@ -108,6 +108,11 @@ void rp_kv_set_limits(struct rp_kv *kv, uint64_t quota_bytes, uint32_t txn_ops_m
 	kv->config.txn_ops_max = txn_ops_max > 0 ? txn_ops_max : KV_TXN_OPS_MAX;
 }
 
+uint64_t rp_kv_quota_bytes(const struct rp_kv *kv)
+{
+	return kv->config.quota_bytes;
+}
+
 uint32_t rp_kv_txn_ops_max(const struct rp_kv *kv)
 {
 	return kv->config.txn_ops_max;

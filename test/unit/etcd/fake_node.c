@@ -417,6 +417,31 @@ static int member_add(void *ctx, const char *const *urls, uint32_t count, bool i
 	return 0;
 }
 
+static int member_remove(
+	void *ctx, uint64_t id, const struct rp_etcd_caller *caller, const char **message)
+{
+	struct fake_node *n = ctx;
+
+	for (uint32_t i = 0; i < n->member_count; i++)
+		if (n->members[i].id == id) {
+			n->members[i] = n->members[--n->member_count];
+			return 0;
+		}
+	*message = "etcdserver: member not found";
+	return 5;
+}
+
+static int member_update(void *ctx, uint64_t id, const char *const *urls, uint32_t count,
+	const struct rp_etcd_caller *caller, const char **message)
+{
+	struct fake_node *n = ctx;
+
+	for (uint32_t i = 0; i < n->member_count; i++)
+		if (n->members[i].id == id)
+			snprintf(n->member_url[i], sizeof(n->member_url[i]), "%s", urls[0]);
+	return 0;
+}
+
 static void status(void *ctx, struct rp_etcd_status *out)
 {
 	struct fake_node *n = ctx;
@@ -483,6 +508,8 @@ void fake_node_init(struct fake_node *n, int64_t initial_revision)
 		.consumer_room = consumer_room,
 		.members = members,
 		.member_add = member_add,
+		.member_remove = member_remove,
+		.member_update = member_update,
 		.status = status,
 		.peer = &n->peer,
 	};
