@@ -57,13 +57,14 @@ static void backend_propose(
 }
 
 static void backend_record_write(void *ctx, const struct rp_route_key *key, struct rp_span value,
-	bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done, void *done_ctx)
+	int64_t lease, bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done,
+	void *done_ctx)
 {
 	struct rp_ctl *ctl = ctx;
 	struct ctl_write *w = write_new(ctl, done, done_ctx);
 	const char *message = "";
 	int rc = rp_control_record_write(
-		ctl->control, key, value, prev_kv, w->by_token.key, &message, ctl_now(ctl));
+		ctl->control, key, value, lease, prev_kv, w->by_token.key, &message, ctl_now(ctl));
 
 	if (rc == -EAGAIN)
 		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, TEXT_NOT_READY);
@@ -397,6 +398,13 @@ static void backend_status(void *ctx, struct rp_etcd_status *status)
 	};
 }
 
+static uint64_t backend_now_ns(void *ctx)
+{
+	struct rp_ctl *ctl = ctx;
+
+	return rp_loop_now_ns(ctl->loop);
+}
+
 void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
 {
 	*backend = (struct rp_etcd_backend){
@@ -414,6 +422,7 @@ void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
 		.member_remove = backend_member_remove,
 		.member_update = backend_member_update,
 		.status = backend_status,
+		.now_ns = backend_now_ns,
 		.peer = &ctl->peer_backend,
 	};
 }

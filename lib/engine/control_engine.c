@@ -198,6 +198,7 @@ static int create_cores(struct rp_control *c, const struct rp_control_config *co
 	c->kv = rp_kv_create(&kv);
 	if (!c->kv)
 		return -errno;
+	c->dead_after_ns = (repl.timeout_ms ? repl.timeout_ms : 3000) * RP_NS_PER_MS;
 	repl.node = c->self.node;
 	repl.cluster_high = rp_read_be64(&uuid);
 	repl.cluster_low = rp_read_be64(&uuid);
@@ -362,6 +363,7 @@ void rp_control_peer_result(struct rp_control *c, uint64_t token, bool failed,
 	struct rp_span answer, struct rp_repl_now now)
 {
 	c->now = now;
+	rp_kv_set_now(c->kv, now.ns);
 	rp_repl_result(c->repl, token, failed, answer, now);
 }
 
@@ -369,6 +371,7 @@ int rp_control_on_request(struct rp_control *c, uint64_t from, enum rp_repl_kind
 	struct rp_span bytes, struct rp_span *answer, struct rp_repl_now now)
 {
 	c->now = now;
+	rp_kv_set_now(c->kv, now.ns);
 	return rp_repl_on_request(c->repl, from, kind, bytes, answer, now);
 }
 
@@ -464,6 +467,7 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now)
 	if (rp_repl_next_ns(c->repl) <= now.ns)
 		rp_repl_tick(c->repl, now);
 	next_ns = RP_MIN(compaction_run(c), control_early_run(c));
+	next_ns = RP_MIN(next_ns, control_leases_run(c));
 	more = rp_kv_step(c->kv, STEP_BUDGET);
 	states_run(c);
 	if (c->ready_pending) {

@@ -121,6 +121,9 @@ struct rp_control_config {
 	X(unary_failed, "DeliverOne calls that failed")                    \
 	X(unary_in, "DeliverOne calls taken")                              \
 	X(unary_malformed, "DeliverOne calls refused: not a frame")        \
+	X(leases_expired, "leases whose time was over")                    \
+	X(leases_adopted, "leases taken over from a dead node")            \
+	X(leases_stuck, "leases that could not be revoked, tried again")   \
 	X(no_buffers, "times the pool was empty")
 
 struct rp_control_counters {
@@ -188,11 +191,12 @@ void rp_control_consumer_room(struct rp_control *c, uint64_t consumer);
 /**
  * A client's put or delete (`value.data` NULL) on a record's key: merged by the rules of
  * spec/queues.md "Records", then proposed; ends in ops->write_done(). 0; -EAGAIN as propose;
- * -EPERM, -EINVAL with *message (constant text).
+ * -EPERM, -EINVAL with *message (constant text). With its lease a consumer's record goes, which is
+ * an immediate leave.
  */
 struct rp_route_key;
 int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key,
-	struct rp_span value, bool prev_kv, uint64_t token, const char **message,
+	struct rp_span value, int64_t lease, bool prev_kv, uint64_t token, const char **message,
 	struct rp_repl_now now);
 
 /** take: what `m` holds. */

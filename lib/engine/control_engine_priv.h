@@ -72,6 +72,11 @@ struct control_state {
 	enum rp_node_state state;
 };
 
+/** A node that owns leases and is not Online. */
+struct control_lost {
+	uint64_t node, since_ns;
+};
+
 struct rp_control {
 	const struct rp_control_ops *ops;
 	void *ctx;
@@ -94,7 +99,10 @@ struct rp_control {
 	uint64_t auto_compaction_ns, sample_at_ns;
 	int64_t samples[CONTROL_COMPACT_SAMPLES]; /**< revisions, newest first; 0 = none */
 	bool stepping;				  /**< the store has background work left */
-	struct rp_repl_now now;			  /**< of the call that is running */
+	uint64_t dead_after_ns, orphans_at_ns;
+	struct control_lost lost[RP_PEERS_MAX]; /**< owners of leases that are not there */
+	uint32_t lost_count;
+	struct rp_repl_now now; /**< of the call that is running */
 	struct rp_control_counters counters;
 };
 
@@ -123,6 +131,10 @@ uint64_t control_early_run(struct rp_control *c);
 /** The `;field=` part of a consumer's record; empty when it has none. borrow. */
 struct rp_span control_consumer_fields(
 	struct rp_control *c, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES]);
+
+/* control_lease.c */
+/** Lets leases expire, and takes those of dead nodes. Next time, or RP_NEVER. */
+uint64_t control_leases_run(struct rp_control *c);
 
 /* control_queue.c */
 void control_queue_free(struct rp_control *c);

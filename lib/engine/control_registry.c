@@ -181,11 +181,13 @@ static void write_key(struct rp_control *c, struct rp_span key, struct rp_span v
 {
 	struct rp_kv_op op = {.type = RP_KV_OP_PUT, .put = {.key = key, .value = value}};
 	struct rp_kv_txn txn = {.success = &op, .success_count = 1};
-	struct rp_kv_writer writer = {.wall_us = c->now.wall_us};
+	struct rp_kv_writer writer = {.wall_us = c->now.wall_us, .now_ns = c->now.ns};
 	struct rp_kv_result result = {0};
 
 	if (delete)
 		op = (struct rp_kv_op){.type = RP_KV_OP_DELETE, .del = {.key = key}};
+	else /* what a client bound to its lease stays so */
+		op.put.ignore_lease = live_value(c, key).length > 0;
 	if (rp_kv_apply(c->kv, &txn, &writer, &result) != RP_KV_OK)
 		RP_LOG(RP_LOG_ROUTE, RP_LOG_ERROR, "a record could not be written: %s",
 			rp_kv_error_text(result.error));
@@ -354,7 +356,7 @@ static int merge_record(const struct rp_route_key *key, struct rp_span old, stru
 }
 
 int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key,
-	struct rp_span value, bool prev_kv, uint64_t token, const char **message,
+	struct rp_span value, int64_t lease, bool prev_kv, uint64_t token, const char **message,
 	struct rp_repl_now now)
 {
 	uint8_t canonical[RP_REGISTRY_KEY_BYTES_MAX], text[RP_RECORD_BYTES_MAX];
@@ -368,12 +370,19 @@ int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key
 	*message = "not a record";
 	if (length < 0)
 		return -EINVAL;
+	if (lease != 0 && key->kind != RP_KEY_CONSUMER) {
+		*message = "dispatcher record: a lease is for consumer records only";
+		return -EINVAL;
+	}
 	if (value.data) {
 		n = merge_record(key, live_value(c, at), value, text, &early, message);
 		if (n < 0)
 			return n == -EPERM ? -EPERM : -EINVAL;
 		op = (struct rp_kv_op){.type = RP_KV_OP_PUT,
-			.put = {.key = at, .value = {text, (size_t)n}, .prev_kv = prev_kv}};
+			.put = {.key = at,
+				.value = {text, (size_t)n},
+				.lease = lease,
+				.prev_kv = prev_kv}};
 	}
 	rc = rp_control_propose(c, &txn, token, now);
 	if (rc == 0 && early)

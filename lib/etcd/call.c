@@ -46,6 +46,12 @@ int etcd_kv_code(enum rp_kv_error error)
 		return RP_GRPC_RESOURCE_EXHAUSTED;
 	case RP_KV_CORRUPT:
 		return RP_GRPC_DATA_LOSS;
+	case RP_KV_LEASE_EXISTS:
+		return RP_GRPC_FAILED_PRECONDITION;
+	case RP_KV_LEASE_TTL_TOO_LARGE:
+		return RP_GRPC_OUT_OF_RANGE;
+	case RP_KV_KEY_RESERVED:
+		return RP_GRPC_PERMISSION_DENIED;
 	case RP_KV_ERROR_COUNT:
 		break;
 	}
@@ -110,6 +116,29 @@ struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *cal
 			e->stats.peer_unproved++;
 	}
 	return caller;
+}
+
+uint64_t etcd_now_ns(const struct rp_etcd *e)
+{
+	return e->backend->now_ns ? e->backend->now_ns(e->backend->ctx) : e->now_ns;
+}
+
+bool etcd_leader_missing(struct rp_etcd *e, struct rp_grpc_call *call)
+{
+	const char *asked = rp_grpc_call_metadata(call, "hasleader", NULL);
+	struct rp_etcd_status status = {0};
+
+	if (!asked || strcmp(asked, "true") != 0)
+		return false;
+	e->backend->status(e->backend->ctx, &status);
+	return status.leader == 0;
+}
+
+bool etcd_stopped(struct rp_etcd *e, struct rp_grpc_call *call)
+{
+	if (e->stopped)
+		etcd_refuse(call, RP_GRPC_UNAVAILABLE, ETCD_TEXT_STOPPED);
+	return e->stopped;
 }
 
 struct etcd_call *etcd_call_new(struct rp_etcd *e, struct rp_grpc_call *call,

@@ -22,6 +22,11 @@ static const struct service_method etcd_methods[] = {
 	{"/etcdserverpb.KV/Txn", RP_GRPC_UNARY, &etcd_txn_ops, false},
 	{"/etcdserverpb.KV/Compact", RP_GRPC_UNARY, &etcd_compact_ops, true},
 	{"/etcdserverpb.Watch/Watch", RP_GRPC_BIDI, &etcd_watch_stream_ops, false},
+	{"/etcdserverpb.Lease/LeaseGrant", RP_GRPC_UNARY, &etcd_lease_grant_ops, true},
+	{"/etcdserverpb.Lease/LeaseRevoke", RP_GRPC_UNARY, &etcd_lease_revoke_ops, true},
+	{"/etcdserverpb.Lease/LeaseKeepAlive", RP_GRPC_BIDI, &etcd_lease_keepalive_ops, true},
+	{"/etcdserverpb.Lease/LeaseTimeToLive", RP_GRPC_UNARY, &etcd_lease_time_to_live_ops, true},
+	{"/etcdserverpb.Lease/LeaseLeases", RP_GRPC_UNARY, &etcd_lease_leases_ops, true},
 	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true},
 	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true},
 	{"/etcdserverpb.Cluster/MemberRemove", RP_GRPC_UNARY, &etcd_member_remove_ops, true},
@@ -101,6 +106,8 @@ struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
 	rp_list_init(&e->waiting);
 	rp_list_init(&e->compactions);
 	rp_list_init(&e->streams);
+	rp_list_init(&e->keepalives);
+	rp_list_init(&e->keepalives_unsent);
 	rp_list_init(&e->rooms);
 	status = register_methods(e);
 	if (status == 0)
@@ -124,6 +131,7 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	RP_ASSERT(rp_list_empty(&e->streams));
 	while ((n = etcd_table_any(&e->calls)))
 		etcd_call_free(RP_CONTAINER_OF(n, struct etcd_call, node));
+	etcd_keepalives_free(e);
 	etcd_table_clear(&e->calls);
 	etcd_table_clear(&e->consumers);
 	etcd_table_clear(&e->identities);
@@ -163,6 +171,8 @@ static void compactions_run(struct rp_etcd *e)
 
 uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 {
+	bool keepalives;
+
 	e->now_ns = now_ns;
 	if (e->progress_next_ns == 0)
 		e->progress_next_ns = now_ns + e->config.progress_interval_ns;
@@ -173,8 +183,10 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 	etcd_streams_room(e);
 	etcd_calls_run(e);
 	compactions_run(e);
+	keepalives = etcd_keepalives_run(e);
 	/* What waits for others has no event of its own to wake us. */
-	if (e->waiting_count > 0 || !rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
+	if (keepalives || e->waiting_count > 0 || !rp_list_empty(&e->rooms) ||
+		!rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
 	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
 }
@@ -185,6 +197,7 @@ void rp_etcd_stop(struct rp_etcd *e)
 		return;
 	e->stopped = true;
 	etcd_streams_stop(e);
+	etcd_keepalives_stop(e);
 }
 
 void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)

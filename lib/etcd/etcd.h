@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The etcd v3 services (KV, Watch, Maintenance, Cluster) and ringpost.v1.Peer on one gRPC server
- * (spec/etcd-semantics.md; spec/queues.md "What a stock client sees"). This folder knows requests,
- * answers and watch streams. What a write means to the cluster, what a queue is and who the members
- * are, it asks `struct rp_etcd_backend`.
+ * The etcd v3 services (KV, Watch, Lease, Maintenance, Cluster) and ringpost.v1.Peer on one gRPC
+ * server (spec/etcd-semantics.md; spec/queues.md "What a stock client sees"). This folder knows
+ * requests, answers and watch streams. What a write means to the cluster, what a queue is and who
+ * the members are, it asks `struct rp_etcd_backend`.
  *
  *   1. rp_etcd_create() registers the services at the server, before it serves.
  *   2. Reads go straight to the store. A write becomes a `struct rp_kv_txn` for backend.propose().
@@ -152,14 +152,15 @@ struct rp_etcd_backend {
 		void *ctx, const struct rp_etcd_queue_op *ops, uint32_t count, uint64_t token);
 
 	/**
-	 * A client's write to a record key: value = its put, or data NULL = a delete. The backend
-	 * merges fields, re-elects, takes a consumer out (spec/queues.md, Records), and calls
-	 * `done` as propose does, with a result of one put or delete. NULL: records are written as
-	 * ordinary keys.
+	 * A client's write to a record key: value = its put, or data NULL = a delete. A consumer's
+	 * record may carry a lease (it exists, or the answer says so), and goes with it. The
+	 * backend merges fields, re-elects, takes a consumer out (spec/queues.md, Records), and
+	 * calls `done` as propose does, with a result of one put or delete. NULL: records are
+	 * written as ordinary keys.
 	 */
 	void (*record_write)(void *ctx, const struct rp_route_key *key, struct rp_span value,
-		bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done,
-		void *done_ctx);
+		int64_t lease, bool prev_kv, const struct rp_etcd_caller *caller,
+		rp_etcd_done_fn done, void *done_ctx);
 
 	/**
 	 * A consumer arrived. 0: it is open, *revision is its first header's: below every delivery
@@ -187,6 +188,8 @@ struct rp_etcd_backend {
 	int (*member_update)(void *ctx, uint64_t id, const char *const *peer_urls, uint32_t count,
 		const struct rp_etcd_caller *caller, const char **message);
 	void (*status)(void *ctx, struct rp_etcd_status *status);
+	/** Monotonic time of this turn; NULL = that of the last rp_etcd_run(). */
+	uint64_t (*now_ns)(void *ctx);
 
 	/** ringpost.v1.Peer, server side (peer.h); NULL = UNIMPLEMENTED. */
 	const struct rp_etcd_peer_backend *peer;
@@ -208,6 +211,7 @@ struct rp_etcd_stats {
 	uint64_t watch_streams, watches, consumers;
 	uint64_t calls_waiting; /**< for the backend */
 	uint64_t ranges, puts, deletes, txns, compactions, watch_creates, watch_refusals;
+	uint64_t lease_grants, lease_revokes, lease_keepalives, lease_streams;
 	uint64_t queue_puts, queue_acks, queue_gets, queue_rejects, queue_cancels;
 	uint64_t queue_refused;	  /**< answers with another status than OK */
 	uint64_t deliveries_sent; /**< events written to consumer watches */

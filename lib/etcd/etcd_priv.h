@@ -84,6 +84,8 @@ struct rp_etcd {
 	struct rp_list compactions; /**< struct etcd_call: wait for memory to be freed */
 	uint32_t waiting_count;
 
+	struct rp_list keepalives, keepalives_unsent; /**< struct etcd_keepalive */
+
 	struct rp_list streams;
 	struct etcd_table consumers;  /**< struct etcd_watch by handle */
 	struct etcd_table identities; /**< the same, by a hash of queue and uuid */
@@ -131,6 +133,7 @@ enum etcd_call_kind {
 	ETCD_CALL_QUEUE_GET,
 	ETCD_CALL_QUEUE_TXN,
 	ETCD_CALL_COMPACT,
+	ETCD_CALL_LEASE,
 	ETCD_CALL_PROVE,
 	ETCD_CALL_APPLY,
 	ETCD_CALL_SYNC,
@@ -151,6 +154,7 @@ struct etcd_call {
 	struct rp_kv_result guard;     /**< QUEUE_TXN: of its compares and reads */
 	struct rp_etcd_queue_op *ops;  /**< QUEUE_*: in the arena */
 	uint32_t op_count;
+	int64_t lease; /**< LEASE */
 	bool batch;
 	bool waits; /**< counted in waiting_count */
 };
@@ -363,7 +367,25 @@ void etcd_consumer_closed(struct etcd_watch *w, enum rp_etcd_consumer_end why);
 void etcd_consumer_room(struct etcd_watch *w);
 void etcd_consumer_written(struct etcd_stream *s, uint64_t cookie);
 
+/* ---- lease.c ---- */
+
+extern const struct rp_grpc_call_ops etcd_lease_grant_ops, etcd_lease_revoke_ops,
+	etcd_lease_keepalive_ops, etcd_lease_time_to_live_ops, etcd_lease_leases_ops;
+/** Proposes one system operation for the call, which `done` answers. */
+void etcd_propose_system(struct etcd_call *c, struct rp_kv_system_op op, rp_etcd_done_fn done);
+/** Answers that found no room. True: some still find none. */
+bool etcd_keepalives_run(struct rp_etcd *e);
+void etcd_keepalives_stop(struct rp_etcd *e);
+void etcd_keepalives_free(struct rp_etcd *e);
+
 /* ---- the rest ---- */
+
+uint64_t etcd_now_ns(const struct rp_etcd *e);
+/** A stream of a client that asks for a leader (clientv3's WithRequireLeader), without one. */
+bool etcd_leader_missing(struct rp_etcd *e, struct rp_grpc_call *call);
+/** Refuses a write that comes too late. */
+bool etcd_stopped(struct rp_etcd *e, struct rp_grpc_call *call);
+#define ETCD_TEXT_STOPPED "etcdserver: server stopped"
 
 extern const struct rp_grpc_call_ops etcd_member_add_ops, etcd_member_list_ops, etcd_alarm_ops,
 	etcd_status_ops, etcd_hash_ops, etcd_hash_kv_ops, etcd_member_remove_ops,

@@ -8,7 +8,6 @@
 #include "etcd_priv.h"
 
 #define TEXT_TOO_LARGE "etcdserver: request is too large"
-#define TEXT_STOPPED "etcdserver: server stopped"
 
 void etcd_key_reason(const struct rp_route_key *k, char *out, size_t size)
 {
@@ -42,12 +41,11 @@ static void parse(struct rp_route_key *k, struct rp_span key)
 /* A write may be too large, or come too late. */
 static bool write_refused(struct rp_etcd *e, struct rp_grpc_call *call, size_t length)
 {
-	if (e->stopped)
-		etcd_refuse(call, RP_GRPC_UNAVAILABLE, TEXT_STOPPED);
-	else if (length > e->config.request_bytes_max)
-		etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT, TEXT_TOO_LARGE);
-	else
+	if (etcd_stopped(e, call))
+		return true;
+	if (length <= e->config.request_bytes_max)
 		return false;
+	etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT, TEXT_TOO_LARGE);
 	return true;
 }
 
@@ -222,8 +220,8 @@ static void write_record(struct etcd_call *c, const struct rp_route_key *key, st
 			value = (struct rp_span){
 				.data = op.put.value.data ? op.put.value.data : (const uint8_t *)"",
 				.length = op.put.value.length};
-		b->record_write(b->ctx, key, value, put ? op.put.prev_kv : op.del.prev_kv, &caller,
-			propose_done, c);
+		b->record_write(b->ctx, key, value, put ? op.put.lease : 0,
+			put ? op.put.prev_kv : op.del.prev_kv, &caller, propose_done, c);
 		return;
 	}
 	if (put)

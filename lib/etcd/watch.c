@@ -18,8 +18,6 @@
 
 #include "etcd_priv.h"
 
-#define TEXT_STOPPED "etcdserver: server stopped"
-
 static struct etcd_watch *watch_of_link(struct rp_list *n)
 {
 	return rp_list_entry(n, struct etcd_watch, link);
@@ -553,28 +551,16 @@ static void on_progress_request(struct etcd_stream *s)
 
 /* ---- the stream ---- */
 
-/* A client that asks for a leader (clientv3's WithRequireLeader) is told when there is none. */
-static bool leader_missing(struct rp_etcd *e, struct rp_grpc_call *call)
-{
-	const char *asked = rp_grpc_call_metadata(call, "hasleader", NULL);
-	struct rp_etcd_status status = {0};
-
-	if (!asked || strcmp(asked, "true") != 0)
-		return false;
-	e->backend->status(e->backend->ctx, &status);
-	return status.leader == 0;
-}
-
 static void on_start(struct rp_grpc_call *call, void *ctx)
 {
 	struct rp_etcd *e = ctx;
 	struct etcd_stream *s;
 
 	if (e->stopped) {
-		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, TEXT_STOPPED);
+		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, ETCD_TEXT_STOPPED);
 		return;
 	}
-	if (leader_missing(e, call)) {
+	if (etcd_leader_missing(e, call)) {
 		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, "etcdserver: no leader");
 		return;
 	}
@@ -717,6 +703,6 @@ void etcd_streams_stop(struct rp_etcd *e)
 
 		stream_destroy(s, RP_ETCD_CONSUMER_STOPPED);
 		rp_grpc_call_set_user(call, NULL);
-		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, TEXT_STOPPED);
+		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, ETCD_TEXT_STOPPED);
 	}
 }

@@ -92,13 +92,9 @@ static void apply_choose(struct apply *a, const struct rp_kv_txn *t)
 
 static enum rp_kv_error check_put_lease(struct apply *a, const struct rp_kv_put *p)
 {
-	const struct rp_kv_config *config = &a->kv->config;
+	const struct kv_lease *l = p->lease != 0 ? kv_lease_find(a->kv, p->lease) : NULL;
 
-	if (p->lease == 0)
-		return RP_KV_OK;
-	return config->lease_exists && config->lease_exists(config->lease_ctx, p->lease)
-		       ? RP_KV_OK
-		       : RP_KV_LEASE_NOT_FOUND;
+	return p->lease == 0 || (l && l->known) ? RP_KV_OK : RP_KV_LEASE_NOT_FOUND;
 }
 
 static enum rp_kv_error check_put_exists(struct apply *a, const struct rp_kv_put *p)
@@ -266,6 +262,89 @@ static void apply_run(struct apply *a, const struct rp_kv_txn *t, struct rp_kv_t
 	}
 }
 
+/* ---- leases and hidden records ---- */
+
+static enum rp_kv_error system_check(struct apply *a, const struct rp_kv_txn *t)
+{
+	for (uint32_t i = 0; i < t->system_count; i++) {
+		const struct rp_kv_system_op *op = &t->system[i];
+		const struct kv_lease *l = kv_lease_find(a->kv, op->lease);
+
+		switch (op->type) {
+		case RP_KV_SYSTEM_PUT:
+		case RP_KV_SYSTEM_DELETE:
+			RP_ASSERT(rp_kv_is_hidden(op->key));
+			break;
+		case RP_KV_SYSTEM_GRANT:
+			if (op->ttl_s > RP_KV_LEASE_TTL_MAX_S)
+				return RP_KV_LEASE_TTL_TOO_LARGE;
+			if (op->lease == 0 || (l && l->known))
+				return RP_KV_LEASE_EXISTS;
+			break;
+		case RP_KV_SYSTEM_REVOKE:
+			if (!l)
+				return RP_KV_LEASE_NOT_FOUND;
+			break;
+		case RP_KV_SYSTEM_TAKE:
+			if (!l || !l->known)
+				return RP_KV_LEASE_NOT_FOUND;
+			break;
+		}
+	}
+	return RP_KV_OK;
+}
+
+static void system_revoke(struct apply *a, int64_t id)
+{
+	struct kv_lease *l = kv_lease_find(a->kv, id);
+	bool known = l->known;
+	uint32_t count = l->key_count;
+	struct rp_kv_key **keys = kv_lease_sorted(l);
+
+	/* With its last key a lease without a record is gone. */
+	for (uint32_t i = 0; i < count; i++)
+		apply_delete_key(a, keys[i]);
+	free(keys);
+	if (known)
+		kv_lease_erase(a->kv, id, apply_stamp(a));
+	a->kv->stats.leases_revoked++;
+}
+
+static void system_run(struct apply *a, const struct rp_kv_txn *t)
+{
+	struct rp_kv *kv = a->kv;
+
+	for (uint32_t i = 0; i < t->system_count; i++) {
+		const struct rp_kv_system_op *op = &t->system[i];
+		struct rp_kv_key *k;
+
+		switch (op->type) {
+		case RP_KV_SYSTEM_PUT:
+			k = kv_any_find_or_add(kv, op->key);
+			kv_hidden_write(kv, k, op->value, false, apply_stamp(a), kv->config.node);
+			break;
+		case RP_KV_SYSTEM_DELETE:
+			k = kv_any_find(kv, op->key);
+			if (k && k->live)
+				kv_hidden_write(kv, k, (struct rp_span){0}, true, apply_stamp(a),
+					kv->config.node);
+			break;
+		case RP_KV_SYSTEM_GRANT:
+			kv_lease_write(kv, op->lease, op->ttl_s, apply_stamp(a));
+			kv->stats.leases_granted++;
+			break;
+		case RP_KV_SYSTEM_REVOKE:
+			if (kv_lease_find(kv, op->lease))
+				system_revoke(a, op->lease);
+			break;
+		case RP_KV_SYSTEM_TAKE:
+			kv_lease_write(
+				kv, op->lease, kv_lease_find(kv, op->lease)->ttl_s, apply_stamp(a));
+			break;
+		}
+	}
+}
+
 /* What the puts of the dearer branch cost against the quota. */
 static uint64_t ops_cost(const struct rp_kv_op *ops, uint32_t count);
 
@@ -274,7 +353,7 @@ static uint64_t txn_cost(const struct rp_kv_txn *t)
 	uint64_t success = ops_cost(t->success, t->success_count);
 	uint64_t failure = ops_cost(t->failure, t->failure_count);
 
-	return RP_MAX(success, failure);
+	return RP_MAX(success, failure) + (uint64_t)t->system_count * KV_SYSTEM_COST;
 }
 
 static uint64_t ops_cost(const struct rp_kv_op *ops, uint32_t count)
@@ -290,11 +369,19 @@ static uint64_t ops_cost(const struct rp_kv_op *ops, uint32_t count)
 	return cost;
 }
 
+static bool txn_grants(const struct rp_kv_txn *t)
+{
+	for (uint32_t i = 0; i < t->system_count; i++)
+		if (t->system[i].type == RP_KV_SYSTEM_GRANT)
+			return true;
+	return false;
+}
+
 static enum rp_kv_error apply_allowed(struct rp_kv *kv, const struct rp_kv_txn *t)
 {
 	if (kv->corrupt && !rp_kv_txn_is_read_only(t))
 		return RP_KV_CORRUPT;
-	if (!rp_kv_txn_has_put(t))
+	if (!rp_kv_txn_has_put(t) && !txn_grants(t))
 		return RP_KV_OK;
 	if (kv->config.quota_bytes > 0 && kv->stats.bytes + txn_cost(t) > kv->config.quota_bytes)
 		kv->nospace = true;
@@ -313,8 +400,11 @@ enum rp_kv_error rp_kv_apply(struct rp_kv *kv, const struct rp_kv_txn *txn,
 	if (out->error)
 		return out->error;
 	kv->stats.txns++;
+	rp_kv_set_now(kv, writer->now_ns);
 	apply_choose(&a, txn);
-	out->error = apply_check(&a, txn, true);
+	out->error = system_check(&a, txn);
+	if (!out->error)
+		out->error = apply_check(&a, txn, true);
 	if (!out->error) {
 		a.path_next = 0;
 		out->error = apply_check(&a, txn, false);
@@ -322,6 +412,7 @@ enum rp_kv_error rp_kv_apply(struct rp_kv *kv, const struct rp_kv_txn *txn,
 	if (!out->error) {
 		a.path_next = 0;
 		apply_run(&a, txn, &out->txn);
+		system_run(&a, txn);
 		out->wrote = kv->write_revision > 0;
 		kv_commit(kv, writer->origin);
 		out->revision = kv->revision;

@@ -11,7 +11,7 @@ enum rp_kv_error rp_kv_put_check(const struct rp_kv_put *p)
 		return RP_KV_VALUE_PROVIDED;
 	if (p->ignore_lease && p->lease != 0)
 		return RP_KV_LEASE_PROVIDED;
-	return RP_KV_OK;
+	return rp_kv_is_hidden(p->key) ? RP_KV_KEY_RESERVED : RP_KV_OK;
 }
 
 enum rp_kv_error rp_kv_delete_check(const struct rp_kv_delete *d)
@@ -324,7 +324,7 @@ static bool ops_have(const struct rp_kv_op *ops, uint32_t count, bool puts_only)
 
 bool rp_kv_txn_is_read_only(const struct rp_kv_txn *t)
 {
-	return !ops_have(t->success, t->success_count, false) &&
+	return t->system_count == 0 && !ops_have(t->success, t->success_count, false) &&
 	       !ops_have(t->failure, t->failure_count, false);
 }
 

@@ -18,6 +18,8 @@ void kv_index_init(struct rp_kv *kv)
 {
 	kv->index.root = NULL;
 	kv->index.augment = index_augment;
+	kv->hidden.root = NULL;
+	kv->hidden.augment = index_augment;
 	rp_list_init(&kv->tombstones);
 }
 
@@ -39,9 +41,9 @@ bool kv_selector_below_end(const struct kv_selector *s, const struct rp_kv_key *
 	return kv_bytes_compare(k->bytes, k->length, s->end.data, s->end.length) < 0;
 }
 
-struct rp_kv_key *kv_index_find(const struct rp_kv *kv, struct rp_span key)
+static struct rp_kv_key *tree_find(const struct kv_tree *t, struct rp_span key)
 {
-	struct rp_kv_key *k = kv_key_of(kv->index.root);
+	struct rp_kv_key *k = kv_key_of(t->root);
 
 	while (k) {
 		int c = kv_bytes_compare(key.data, key.length, k->bytes, k->length);
@@ -51,6 +53,16 @@ struct rp_kv_key *kv_index_find(const struct rp_kv *kv, struct rp_span key)
 		k = kv_key_of(c < 0 ? k->node.left : k->node.right);
 	}
 	return NULL;
+}
+
+struct rp_kv_key *kv_index_find(const struct rp_kv *kv, struct rp_span key)
+{
+	return tree_find(&kv->index, key);
+}
+
+struct rp_kv_key *kv_any_find(const struct rp_kv *kv, struct rp_span key)
+{
+	return tree_find(rp_kv_is_hidden(key) ? &kv->hidden : &kv->index, key);
 }
 
 static size_t key_cost(const struct rp_kv_key *k)
@@ -63,9 +75,9 @@ static size_t version_cost(const struct rp_kv_version *v)
 	return sizeof(*v) + v->value_length + KV_MALLOC_OVERHEAD;
 }
 
-struct rp_kv_key *kv_index_find_or_add(struct rp_kv *kv, struct rp_span key)
+static struct rp_kv_key *tree_find_or_add(struct rp_kv *kv, struct kv_tree *t, struct rp_span key)
 {
-	struct kv_node *parent = NULL, *n = kv->index.root;
+	struct kv_node *parent = NULL, *n = t->root;
 	bool left = false;
 	struct rp_kv_key *k;
 
@@ -87,17 +99,29 @@ struct rp_kv_key *kv_index_find_or_add(struct rp_kv *kv, struct rp_span key)
 	k->version_size = 1;
 	k->versions = &k->one;
 	k->indexed = true;
+	k->hidden = t == &kv->hidden;
 	rp_list_init(&k->tombstone_link);
+	rp_list_init(&k->lease_link);
 	if (key.length > 0)
 		memcpy(k->bytes, key.data, key.length);
-	kv_tree_insert(&kv->index, &k->node, parent, left);
+	kv_tree_insert(t, &k->node, parent, left);
 	kv->stats.bytes += key_cost(k);
 	return k;
 }
 
-struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, bool after)
+struct rp_kv_key *kv_index_find_or_add(struct rp_kv *kv, struct rp_span key)
 {
-	struct rp_kv_key *k = kv_key_of(kv->index.root), *best = NULL;
+	return tree_find_or_add(kv, &kv->index, key);
+}
+
+struct rp_kv_key *kv_any_find_or_add(struct rp_kv *kv, struct rp_span key)
+{
+	return tree_find_or_add(kv, rp_kv_is_hidden(key) ? &kv->hidden : &kv->index, key);
+}
+
+static struct rp_kv_key *tree_lower(const struct kv_tree *t, struct rp_span key, bool after)
+{
+	struct rp_kv_key *k = kv_key_of(t->root), *best = NULL;
 
 	while (k) {
 		int c = kv_bytes_compare(k->bytes, k->length, key.data, key.length);
@@ -110,6 +134,16 @@ struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, boo
 		}
 	}
 	return best;
+}
+
+struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, bool after)
+{
+	return tree_lower(&kv->index, key, after);
+}
+
+struct rp_kv_key *kv_hidden_lower(const struct rp_kv *kv, struct rp_span key, bool after)
+{
+	return tree_lower(&kv->hidden, key, after);
 }
 
 struct rp_kv_key *kv_index_next(const struct rp_kv_key *k)
@@ -195,7 +229,7 @@ void kv_index_reap(struct rp_kv *kv, struct rp_kv_key *k)
 {
 	if (!k->indexed || k->version_count > 0 || k->tombstone)
 		return;
-	kv_tree_remove(&kv->index, &k->node);
+	kv_tree_remove(k->hidden ? &kv->hidden : &kv->index, &k->node);
 	k->indexed = false;
 	kv->stats.bytes -= key_cost(k);
 	kv_key_unref(k);
@@ -257,7 +291,7 @@ void kv_key_set_tombstone(struct rp_kv *kv, struct rp_kv_key *k, bool on)
 
 void kv_key_append(struct rp_kv *kv, struct rp_kv_key *k, struct rp_kv_version *v)
 {
-	if (k->live)
+	if (k->live && !k->hidden)
 		kv->stats.bytes_in_use -= key_in_use(k);
 	if (k->version_count == k->version_size) {
 		uint32_t size = k->version_size * 2;
@@ -276,12 +310,17 @@ void kv_key_append(struct rp_kv *kv, struct rp_kv_key *k, struct rp_kv_version *
 	k->writer = v->node;
 	if (k->live == v->deleted) {
 		k->live = !v->deleted;
-		kv->stats.keys += k->live ? 1 : (uint64_t)-1;
-		kv_tree_touch(&kv->index, &k->node);
+		if (!k->hidden)
+			kv->stats.keys += k->live ? 1 : (uint64_t)-1;
+		kv_tree_touch(k->hidden ? &kv->hidden : &kv->index, &k->node);
 	}
-	if (k->live)
+	if (k->live && !k->hidden)
 		kv->stats.bytes_in_use += key_in_use(k);
 	kv_key_set_tombstone(kv, k, v->deleted && kv->config.keep_tombstones);
+	if (k->hidden)
+		kv_lease_record_changed(kv, k);
+	else
+		kv_lease_key_changed(kv, k);
 }
 
 void kv_key_drop(struct rp_kv *kv, struct rp_kv_key *k, uint32_t first, uint32_t count)

@@ -62,7 +62,19 @@ struct rp_kv *rp_kv_create(const struct rp_kv_config *config)
 	kv_index_init(kv);
 	rp_list_init(&kv->hooks);
 	kv_watch_init(kv);
+	kv_lease_init(kv);
 	return kv;
+}
+
+static void tree_clear(struct rp_kv *kv, struct kv_tree *t)
+{
+	while (t->root) {
+		struct rp_kv_key *k = kv_key_of(t->root);
+
+		kv_key_drop(kv, k, 0, k->version_count);
+		kv_key_set_tombstone(kv, k, false);
+		kv_index_reap(kv, k);
+	}
 }
 
 void rp_kv_destroy(struct rp_kv *kv)
@@ -72,15 +84,13 @@ void rp_kv_destroy(struct rp_kv *kv)
 	kv_watch_destroy(kv);
 	while (kv->log_count > 0)
 		kv_log_pop(kv);
-	while (kv->index.root) {
-		struct rp_kv_key *k = kv_key_of(kv->index.root);
-
-		kv_key_drop(kv, k, 0, k->version_count);
-		kv_key_set_tombstone(kv, k, false);
-		kv_index_reap(kv, k);
-	}
+	kv_lease_destroy(kv);
+	tree_clear(kv, &kv->index);
+	tree_clear(kv, &kv->hidden);
 	free(kv->log);
 	free(kv->events);
+	free(kv->hidden_events);
+	free(kv->hidden_keys);
 	free(kv->hits);
 	free(kv->touched);
 	free(kv->shown);
@@ -122,6 +132,12 @@ void rp_kv_stats_get(const struct rp_kv *kv, struct rp_kv_stats *stats)
 {
 	*stats = kv->stats;
 	stats->commits = kv->log_count;
+	stats->leases = kv->leases_known;
+}
+
+void rp_kv_set_now(struct rp_kv *kv, uint64_t now_ns)
+{
+	kv->now_ns = RP_MAX(kv->now_ns, now_ns);
 }
 
 uint64_t rp_kv_stamp(const struct rp_kv *kv)

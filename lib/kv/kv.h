@@ -13,7 +13,8 @@
  *   4. Reads: rp_kv_range(), or rp_kv_apply() of a txn that writes nothing.
  *   5. Results hold references to versions of keys, so they stay as they were until
  *      rp_kv_result_clear(), whatever is written meanwhile.
- *   6. rp_kv_compact() names a revision; rp_kv_step() frees what became unreachable, a bounded
+ *   6. Leases are in lease.h: granted and revoked by a txn's `system` part, renewed on their own.
+ *   7. rp_kv_compact() names a revision; rp_kv_step() frees what became unreachable, a bounded
  *      piece a call, and lets slow watchers catch up (watch.h).
  *
  * Memory grows with what is written, up to `quota_bytes` for client writes; replicated writes are
@@ -26,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <base/list.h>
 #include <base/units.h>
@@ -47,7 +49,10 @@ struct rp_kv_key;
 	X(COMPACTED, "etcdserver: mvcc: required revision has been compacted")         \
 	X(FUTURE_REVISION, "etcdserver: mvcc: required revision is a future revision") \
 	X(NO_SPACE, "etcdserver: mvcc: database space exceeded")                       \
-	X(CORRUPT, "etcdserver: corrupt cluster")
+	X(CORRUPT, "etcdserver: corrupt cluster")                                      \
+	X(LEASE_EXISTS, "etcdserver: lease already exists")                            \
+	X(LEASE_TTL_TOO_LARGE, "etcdserver: too large lease TTL")                      \
+	X(KEY_RESERVED, "ringpost: the key is reserved for the server")
 
 enum rp_kv_error {
 #define X(name, text) RP_KV_##name,
@@ -91,9 +96,6 @@ struct rp_kv_config {
 	uint64_t node;	      /**< writes that begin here carry it */
 	/** Tombstones outlive compaction until rp_kv_tombstone_drop() or _purge(). */
 	bool keep_tombstones;
-	/** Does a lease exist? NULL: none does. */
-	bool (*lease_exists)(void *ctx, int64_t lease);
-	void *lease_ctx;
 };
 
 /** NULL and errno EINVAL on a bad configuration. */
@@ -118,6 +120,8 @@ struct rp_kv_stats {
 	uint64_t bytes;	       /**< held, overhead and history included */
 	uint64_t bytes_in_use; /**< of the keys that exist now */
 	uint64_t commits;      /**< revisions of history held */
+	uint64_t leases;       /**< that have not expired */
+	uint64_t leases_granted, leases_revoked, leases_renewed; /**< here, since creation */
 	uint64_t watchers, watchers_unsynced, watchers_blocked;
 	uint64_t puts, deletes, ranges, txns, events, events_sent; /**< since creation */
 	uint64_t replicated_applied, replicated_stale;
@@ -200,10 +204,31 @@ struct rp_kv_op {
 	};
 };
 
+/**
+ * Changes of what is no key of a client: hidden records (see RP_KV_HIDDEN_PREFIX) and leases
+ * (lease.h). They take no revision of their own.
+ */
+enum rp_kv_system_type {
+	RP_KV_SYSTEM_PUT,    /**< key, value */
+	RP_KV_SYSTEM_DELETE, /**< key; one that is not there is no error */
+	RP_KV_SYSTEM_GRANT,  /**< lease (not 0), ttl_s */
+	RP_KV_SYSTEM_REVOKE, /**< lease: its keys are deleted, all at one revision */
+	RP_KV_SYSTEM_TAKE,   /**< lease: this node owns it from now on, with its full TTL */
+};
+
+struct rp_kv_system_op {
+	enum rp_kv_system_type type;
+	struct rp_span key, value;
+	int64_t lease, ttl_s;
+};
+
 struct rp_kv_txn {
 	const struct rp_kv_compare *compares;
 	const struct rp_kv_op *success, *failure;
 	uint32_t compare_count, success_count, failure_count;
+	/** Carried out behind the operations, whichever branch was chosen. Never a client's own. */
+	const struct rp_kv_system_op *system;
+	uint32_t system_count;
 	/** A single request, not a txn: etcd looks at a put's lease before the key's existence. */
 	bool single;
 };
@@ -270,6 +295,7 @@ bool rp_kv_txn_has_put(const struct rp_kv_txn *t);
 /** Who writes, and when. */
 struct rp_kv_writer {
 	uint64_t wall_us; /**< wall clock, for the hybrid logical clock */
+	uint64_t now_ns;  /**< monotonic clock, for leases; see rp_kv_set_now() */
 	uint64_t origin;  /**< opaque, handed to the hooks; 0 = a client of this node */
 };
 
@@ -337,7 +363,21 @@ struct rp_kv_event {
 };
 
 /**
- * Called once a revision, in the order of commits, after the change is readable and before watchers
+ * Records of the server itself begin with this: they replicate like keys (hooks and the functions
+ * of "replication" see them), but no operation of a client reads, writes, counts, hashes or watches
+ * them, they take no revision and have no history. A client's put of such a key is KEY_RESERVED.
+ */
+#define RP_KV_HIDDEN_PREFIX "\0\0ringpost\0"
+#define RP_KV_HIDDEN_PREFIX_BYTES 11
+static inline bool rp_kv_is_hidden(struct rp_span key)
+{
+	return key.length >= RP_KV_HIDDEN_PREFIX_BYTES &&
+	       memcmp(key.data, RP_KV_HIDDEN_PREFIX, RP_KV_HIDDEN_PREFIX_BYTES) == 0;
+}
+
+/**
+ * Called once a revision, and once more for hidden records that changed with it (the revision is
+ * then the store's), in the order of commits, after the change is readable and before watchers
  * see it. Events are in the order of operations; borrow (rp_kv_version_ref() to keep). Must not
  * write to the store.
  */
@@ -385,6 +425,12 @@ uint32_t rp_kv_record_page(const struct rp_kv *kv, struct rp_span from, bool aft
 bool rp_kv_tombstone_drop(struct rp_kv *kv, struct rp_span key, uint64_t stamp);
 /** Forgets up to `budget` tombstones with a stamp below `stamp_end`; returns how many. */
 uint32_t rp_kv_tombstone_purge(struct rp_kv *kv, uint64_t stamp_end, uint32_t budget);
+
+/**
+ * The monotonic clock as the caller reads it; never goes back. Leases that come by replication and
+ * belong to this node count from here.
+ */
+void rp_kv_set_now(struct rp_kv *kv, uint64_t now_ns);
 
 /** The hybrid logical clock: the highest stamp given or seen. */
 uint64_t rp_kv_stamp(const struct rp_kv *kv);

@@ -7,6 +7,8 @@
  *   index   keys in order; each has its versions, oldest first
  *   log     one commit a revision, without gaps: the versions it made; replayed to watchers
  *   watch   synced watchers in an interval tree; unsynced and blocked ones on lists
+ *   hidden  records of the server: an index of their own, newest version only, no log
+ *   lease   by id in a hash table, by expiry in a heap; each knows the live keys that carry it
  *
  * References: the index holds a key; a version holds its key; a key and the log each hold versions.
  * Bytes are counted while the store itself holds a thing, not while a result does.
@@ -15,8 +17,10 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/hmap.h>
 #include <base/list.h>
 #include <kv/kv.h>
+#include <kv/lease.h>
 #include <kv/watch.h>
 
 #include "tree_priv.h"
@@ -26,6 +30,9 @@
 #define KV_TXN_DEPTH_MAX 128
 /** What one put costs against the quota besides its bytes (section 4.7). */
 #define KV_PUT_COST 256
+#define KV_SYSTEM_COST 64
+/** How long keys whose lease has no record wait for it: it may only be on its way. */
+#define KV_LEASE_GRACE_NS (30 * RP_NS_PER_S)
 /** Most distinct revisions and about the most bytes in one catch-up response (section 0). */
 #define KV_CATCH_UP_REVISIONS 1000
 #define KV_CATCH_UP_BYTES (1u << 20)
@@ -41,10 +48,24 @@ struct rp_kv_key {
 	struct rp_kv_version *one;
 	uint64_t stamp, writer;	       /**< of the newest write, kept when its version is gone */
 	struct rp_list tombstone_link; /**< on kv->tombstones while a tombstone */
+	struct kv_lease *lease;	       /**< of the newest version; NULL = none */
+	struct rp_list lease_link;     /**< on lease->keys */
 	bool live;		       /**< the newest version is no tombstone */
 	bool tombstone;		       /**< replication still has to know of the delete */
 	bool indexed;
+	bool hidden; /**< in kv->hidden, not in kv->index */
 	uint8_t bytes[];
+};
+
+struct kv_lease {
+	struct rp_hmap_node by_id; /**< key: the id */
+	int64_t ttl_s;		   /**< as granted; 0 while not known */
+	uint64_t owner;		   /**< the node that lets it expire */
+	uint64_t expiry_ns;	   /**< RP_NEVER while another node owns it */
+	uint32_t heap_at;	   /**< place in kv->lease_heap, from 1; 0 = not there */
+	bool known;		   /**< has a record; else keys came before it, or outlived it */
+	uint32_t key_count;
+	struct rp_list keys; /**< struct rp_kv_key */
 };
 
 struct kv_commit {
@@ -92,7 +113,15 @@ struct rp_kv {
 	bool nospace, corrupt;
 
 	struct kv_tree index;
+	struct kv_tree hidden;
 	struct rp_list tombstones;
+
+	uint64_t now_ns;
+	struct rp_hmap leases; /**< chains grow with their number */
+	uint64_t leases_known;
+	struct kv_lease **lease_heap; /**< soonest first */
+	uint32_t lease_heap_count, lease_heap_size;
+	uint64_t lease_id_last;
 
 	struct kv_commit **log; /**< ring; size is a power of two */
 	uint64_t log_size, log_head, log_count;
@@ -102,6 +131,9 @@ struct rp_kv {
 	struct rp_kv_event *events; /**< of the commit being built */
 	uint32_t event_count, event_size;
 	int64_t write_revision; /**< of the commit being built; 0 = none */
+	struct rp_kv_event *hidden_events;
+	struct rp_kv_key **hidden_keys; /**< reference; of each of these events */
+	uint32_t hidden_event_count, hidden_event_size, hidden_key_size;
 
 	struct rp_list hooks;
 
@@ -146,6 +178,10 @@ bool kv_selector_below_end(const struct kv_selector *s, const struct rp_kv_key *
 void kv_index_init(struct rp_kv *kv);
 struct rp_kv_key *kv_index_find(const struct rp_kv *kv, struct rp_span key);
 struct rp_kv_key *kv_index_find_or_add(struct rp_kv *kv, struct rp_span key);
+/** The same, in whichever index the key belongs to. */
+struct rp_kv_key *kv_any_find(const struct rp_kv *kv, struct rp_span key);
+struct rp_kv_key *kv_any_find_or_add(struct rp_kv *kv, struct rp_span key);
+struct rp_kv_key *kv_hidden_lower(const struct rp_kv *kv, struct rp_span key, bool after);
 /** First key >= (or, with `after`, >) the span, tombstones included. */
 struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, bool after);
 struct rp_kv_key *kv_index_next(const struct rp_kv_key *k);
@@ -178,6 +214,27 @@ const struct kv_commit *kv_log_at(const struct rp_kv *kv, int64_t revision);
 void kv_log_pop(struct rp_kv *kv);
 /** Revision that a write in progress has, taking one if it has none yet. */
 int64_t kv_write_revision(struct rp_kv *kv);
+
+/* hidden.c */
+/** A new state of a hidden key: `deleted`, or a value. */
+void kv_hidden_write(struct rp_kv *kv, struct rp_kv_key *k, struct rp_span value, bool deleted,
+	uint64_t stamp, uint64_t node);
+/** Shows the changes of hidden keys to the hooks; only the newest state is kept. */
+void kv_hidden_commit(struct rp_kv *kv, uint64_t origin);
+
+/* lease.c */
+void kv_lease_init(struct rp_kv *kv);
+void kv_lease_destroy(struct rp_kv *kv);
+struct kv_lease *kv_lease_find(const struct rp_kv *kv, int64_t id);
+/** The newest version of a client's key has changed. */
+void kv_lease_key_changed(struct rp_kv *kv, struct rp_kv_key *k);
+/** The newest state of a hidden key has changed. */
+void kv_lease_record_changed(struct rp_kv *kv, const struct rp_kv_key *k);
+/** Writes the record that makes this node the owner, with the full TTL. */
+void kv_lease_write(struct rp_kv *kv, int64_t id, int64_t ttl_s, uint64_t stamp);
+void kv_lease_erase(struct rp_kv *kv, int64_t id, uint64_t stamp);
+/** The lease's keys in ascending order; free() it. */
+struct rp_kv_key **kv_lease_sorted(const struct kv_lease *l);
 
 /* range.c */
 /** As rp_kv_range(), at `current` (a txn in progress is ahead of kv->revision). */

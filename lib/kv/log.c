@@ -74,7 +74,7 @@ void kv_event_add(struct rp_kv *kv, struct rp_kv_version *v, struct rp_kv_versio
 	kv->events[kv->event_count++] = (struct rp_kv_event){.kv = v, .prev = prev};
 }
 
-void kv_commit(struct rp_kv *kv, uint64_t origin)
+static void commit_keys(struct rp_kv *kv, uint64_t origin)
 {
 	int64_t revision = kv->write_revision;
 	struct kv_commit *c;
@@ -98,4 +98,12 @@ void kv_commit(struct rp_kv *kv, uint64_t origin)
 	kv_watch_show(kv, revision);
 	kv->event_count = 0;
 	kv->write_revision = 0;
+}
+
+void kv_commit(struct rp_kv *kv, uint64_t origin)
+{
+	/* Keys first: a peer that hears of a revoke only in part has a lease too many, not a key.
+	 */
+	commit_keys(kv, origin);
+	kv_hidden_commit(kv, origin);
 }

@@ -12,6 +12,18 @@ static bool record_wins(const struct rp_kv_record *r, const struct rp_kv_key *k)
 	return r->stamp > k->stamp || (r->stamp == k->stamp && r->node > k->writer);
 }
 
+static void record_hidden(struct rp_kv *kv, struct rp_kv_key *k, const struct rp_kv_record *r)
+{
+	if (k->live || !r->deleted) {
+		kv_hidden_write(kv, k, r->value, r->deleted, r->stamp, r->node);
+		return;
+	}
+	k->stamp = r->stamp;
+	k->writer = r->node;
+	kv_key_set_tombstone(kv, k, kv->config.keep_tombstones);
+	kv_index_reap(kv, k);
+}
+
 static void record_put(struct rp_kv *kv, struct rp_kv_key *k, const struct rp_kv_record *r)
 {
 	struct rp_kv_version *prev = k->live ? k->versions[k->version_count - 1] : NULL;
@@ -56,7 +68,7 @@ uint32_t rp_kv_apply_replicated(
 	RP_ASSERT(kv->write_revision == 0);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct rp_kv_record *r = &records[i];
-		struct rp_kv_key *k = kv_index_find(kv, r->key);
+		struct rp_kv_key *k = kv_any_find(kv, r->key);
 
 		kv->stamp = RP_MAX(kv->stamp, r->stamp);
 		if (r->key.length == 0 || !record_wins(r, k)) {
@@ -64,8 +76,10 @@ uint32_t rp_kv_apply_replicated(
 			continue;
 		}
 		if (!k)
-			k = kv_index_find_or_add(kv, r->key);
-		if (r->deleted)
+			k = kv_any_find_or_add(kv, r->key);
+		if (k->hidden)
+			record_hidden(kv, k, r);
+		else if (r->deleted)
 			record_delete(kv, k, r);
 		else
 			record_put(kv, k, r);
@@ -101,7 +115,7 @@ static bool record_of(const struct rp_kv_key *k, struct rp_kv_record *out)
 
 bool rp_kv_record_get(const struct rp_kv *kv, struct rp_span key, struct rp_kv_record *out)
 {
-	const struct rp_kv_key *k = kv_index_find(kv, key);
+	const struct rp_kv_key *k = kv_any_find(kv, key);
 
 	return k && record_of(k, out);
 }
@@ -109,10 +123,17 @@ bool rp_kv_record_get(const struct rp_kv *kv, struct rp_span key, struct rp_kv_r
 uint32_t rp_kv_record_page(const struct rp_kv *kv, struct rp_span from, bool after,
 	struct rp_span end, struct rp_kv_record *out, uint32_t max)
 {
-	const struct rp_kv_key *k = kv_index_lower(kv, from, after);
+	const struct rp_kv_key *shown = kv_index_lower(kv, from, after);
+	const struct rp_kv_key *hidden = kv_hidden_lower(kv, from, after), *k;
 	uint32_t n = 0;
 
-	for (; k && n < max; k = kv_index_next(k)) {
+	/* Two indexes, one order. */
+	while (n < max && (shown || hidden)) {
+		bool first = !hidden || (shown && kv_bytes_compare(shown->bytes, shown->length,
+							  hidden->bytes, hidden->length) < 0);
+
+		k = first ? shown : hidden;
+		*(first ? &shown : &hidden) = kv_index_next(k);
 		if (end.length > 0 &&
 			kv_bytes_compare(k->bytes, k->length, end.data, end.length) >= 0)
 			break;
@@ -124,7 +145,7 @@ uint32_t rp_kv_record_page(const struct rp_kv *kv, struct rp_span from, bool aft
 
 bool rp_kv_tombstone_drop(struct rp_kv *kv, struct rp_span key, uint64_t stamp)
 {
-	struct rp_kv_key *k = kv_index_find(kv, key);
+	struct rp_kv_key *k = kv_any_find(kv, key);
 
 	if (!k || !k->tombstone || k->stamp != stamp)
 		return false;

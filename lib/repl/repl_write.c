@@ -295,7 +295,7 @@ void repl_enqueue_sync(struct rp_repl *r, struct repl_peer *p, const struct repl
 enum rp_repl_outcome rp_repl_propose(struct rp_repl *r, const struct rp_kv_txn *txn, uint64_t token,
 	struct rp_kv_result *out, struct rp_repl_now now)
 {
-	struct rp_kv_writer writer = {.wall_us = now.wall_us};
+	struct rp_kv_writer writer = {.wall_us = now.wall_us, .now_ns = now.ns};
 	struct repl_write *w;
 
 	r->now = now;

@@ -36,9 +36,9 @@ static void turn_run(void *ctx)
 {
 	struct turn *t = ctx;
 	bool more = rp_kv_step(t->node->kv, STEP_BUDGET);
-	uint64_t next = rp_etcd_run(t->node->etcd, rp_loop_now_ns(t->loop));
 
-	(void)next;
+	fake_node_clock(t->node, rp_loop_now_ns(t->loop));
+	rp_etcd_run(t->node->etcd, rp_loop_now_ns(t->loop));
 	rp_loop_timer_in(t->loop, &t->timer, more ? 0 : RP_NS_PER_MS);
 }
 

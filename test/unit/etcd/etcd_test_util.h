@@ -170,6 +170,7 @@ static inline void rig_run(struct rig *r)
 	while (rp_kv_step(r->kv, 1000))
 		;
 	r->now_ns += RP_NS_PER_MS;
+	fake_node_clock(&r->node, r->now_ns);
 	rp_etcd_run(r->e, r->now_ns);
 	while (rp_kv_step(r->kv, 1000))
 		;

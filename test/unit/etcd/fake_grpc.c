@@ -74,6 +74,13 @@ void fake_call_send(struct rp_grpc_call *c, const void *data, size_t length)
 	c->method->ops->on_message(c, data, length, c->method->ctx);
 }
 
+void fake_call_half_close(struct rp_grpc_call *c)
+{
+	RP_ASSERT(!c->over);
+	if (c->method->ops->on_half_close)
+		c->method->ops->on_half_close(c, c->method->ctx);
+}
+
 const struct fake_answer *fake_call_next(struct rp_grpc_call *c)
 {
 	return c->answer_next < c->answer_count ? &c->answers[c->answer_next++] : NULL;

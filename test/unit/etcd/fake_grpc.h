@@ -68,6 +68,8 @@ void fake_server_free(struct rp_grpc_server *s);
 struct rp_grpc_call *fake_call_new(
 	struct rp_grpc_server *s, const char *path, struct rp_grpc_conn *conn);
 void fake_call_send(struct rp_grpc_call *c, const void *data, size_t length);
+/** Streams: no more requests. */
+void fake_call_half_close(struct rp_grpc_call *c);
 /** The next answer, or NULL. */
 const struct fake_answer *fake_call_next(struct rp_grpc_call *c);
 /** Sets the window, tells of room and of what was written. */

@@ -22,7 +22,7 @@ static void name_copy(char *to, struct rp_span s)
 static void propose(void *ctx, const struct rp_kv_txn *txn, rp_etcd_done_fn done, void *done_ctx)
 {
 	struct fake_node *n = ctx;
-	struct rp_kv_writer w = {.wall_us = ++n->wall_us};
+	struct rp_kv_writer w = {.wall_us = ++n->wall_us, .now_ns = n->now_ns};
 	struct rp_kv_result r;
 
 	if (n->hold_writes) {
@@ -43,14 +43,15 @@ void fake_node_write_held(struct fake_node *n)
 }
 
 static void record_write(void *ctx, const struct rp_route_key *key, struct rp_span value,
-	bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done, void *done_ctx)
+	int64_t lease, bool prev_kv, const struct rp_etcd_caller *caller, rp_etcd_done_fn done,
+	void *done_ctx)
 {
 	struct fake_node *n = ctx;
 	uint8_t canonical[RP_REGISTRY_KEY_BYTES_MAX];
 	int length = rp_route_key_canonical(key, canonical, sizeof(canonical));
 	struct rp_span stored = {.data = canonical, .length = (size_t)length};
-	struct rp_kv_op op = {
-		.type = RP_KV_OP_PUT, .put = {.key = stored, .value = value, .prev_kv = prev_kv}};
+	struct rp_kv_op op = {.type = RP_KV_OP_PUT,
+		.put = {.key = stored, .value = value, .lease = lease, .prev_kv = prev_kv}};
 	struct rp_kv_txn t = {.success = &op, .success_count = 1};
 
 	n->records++;
@@ -472,6 +473,29 @@ static void peer_echo(void *ctx, uint64_t token, uint64_t node, struct rp_span m
 		rp_etcd_peer_answer(n->etcd, token, message);
 }
 
+static uint64_t now_ns(void *ctx)
+{
+	struct fake_node *n = ctx;
+
+	return n->now_ns;
+}
+
+void fake_node_clock(struct fake_node *n, uint64_t ns)
+{
+	struct rp_kv_system_op op = {.type = RP_KV_SYSTEM_REVOKE};
+	struct rp_kv_txn t = {.system = &op, .system_count = 1};
+	struct rp_kv_writer w = {.now_ns = ns};
+	struct rp_kv_result r;
+
+	n->now_ns = ns;
+	rp_kv_set_now(n->kv, ns);
+	while (!n->hold_expiry && rp_kv_lease_expired(n->kv, ns, &op.lease)) {
+		w.wall_us = ++n->wall_us;
+		rp_kv_apply(n->kv, &t, &w, &r);
+		rp_kv_result_clear(&r);
+	}
+}
+
 void fake_node_init(struct fake_node *n, int64_t initial_revision)
 {
 	struct rp_kv_config config = {.initial_revision = initial_revision, .node = 1};
@@ -511,6 +535,7 @@ void fake_node_init(struct fake_node *n, int64_t initial_revision)
 		.member_remove = member_remove,
 		.member_update = member_update,
 		.status = status,
+		.now_ns = now_ns,
 		.peer = &n->peer,
 	};
 }

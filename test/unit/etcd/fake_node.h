@@ -13,6 +13,7 @@
 #include <base/list.h>
 #include <etcd/etcd.h>
 #include <etcd/peer.h>
+#include <kv/lease.h>
 
 #define FAKE_DEPTH_MAX 16 /* messages of one queue */
 #define FAKE_MESSAGE_BYTES_MAX 1048576
@@ -53,7 +54,7 @@ struct fake_node {
 	char member_url[8][128];
 	const char *member_urls[8][1];
 	const char *self_url[1];
-	uint64_t wall_us;
+	uint64_t wall_us, now_ns;
 
 	/* What a test may set. */
 	bool no_tokens;		/* queue operations: -EAGAIN */
@@ -63,6 +64,7 @@ struct fake_node {
 	uint64_t held[FAKE_LOG];
 	uint32_t held_count;
 	bool hold_writes;
+	bool hold_expiry; /* leases that are over stay */
 	const struct rp_kv_txn *held_txn;
 	rp_etcd_done_fn held_done;
 	void *held_ctx;
@@ -81,5 +83,7 @@ void fake_node_init(struct fake_node *n, int64_t initial_revision);
 void fake_node_free(struct fake_node *n);
 /** Gives unbound messages to consumers. */
 void fake_node_dispatch(struct fake_node *n);
+/** Monotonic time goes on: leases that are over go. */
+void fake_node_clock(struct fake_node *n, uint64_t now_ns);
 /** Carries out the write that hold_writes kept. */
 void fake_node_write_held(struct fake_node *n);

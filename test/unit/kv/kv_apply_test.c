@@ -41,18 +41,14 @@ static void test_put(void **state)
 	rp_kv_result_clear(&r);
 }
 
-static bool lease_seven(void *ctx, int64_t lease)
-{
-	return lease == 7;
-}
-
 static void test_lease_and_ignore(void **state)
 {
-	struct rp_kv_config config = {.initial_revision = 1, .lease_exists = lease_seven};
-	struct rp_kv *kv = rp_kv_create(&config);
+	struct rp_kv *kv = *state;
 	struct rp_kv_op op = op_put("k", "1");
 	struct rp_kv_result r;
 	struct rp_kv_record rec;
+
+	assert_int_equal(kv_lease(kv, RP_KV_SYSTEM_GRANT, 7, 10, 0), RP_KV_OK);
 
 	op.put.lease = 8;
 	assert_int_equal(kv_run(kv, &op, 1, &r), RP_KV_LEASE_NOT_FOUND);
@@ -75,7 +71,6 @@ static void test_lease_and_ignore(void **state)
 	assert_true(span_is(rec.value, "2"));
 	op.put.key = S("absent");
 	assert_int_equal(kv_run(kv, &op, 1, &r), RP_KV_KEY_NOT_FOUND);
-	rp_kv_destroy(kv);
 }
 
 static void test_delete(void **state)

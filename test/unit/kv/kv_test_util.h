@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <kv/kv.h>
+#include <kv/lease.h>
 #include <kv/watch.h>
 
 static inline struct rp_span S(const char *text) {
@@ -65,6 +66,20 @@ static inline enum rp_kv_error kv_run(
 	struct rp_kv_writer w = {.wall_us = 1000};
 
 	return rp_kv_apply(kv, &t, &w, out);
+}
+
+/* A system operation on a lease at a time. */
+static inline enum rp_kv_error kv_lease(struct rp_kv *kv, enum rp_kv_system_type type,
+	int64_t lease, int64_t ttl_s, uint64_t now_ns)
+{
+	struct rp_kv_system_op op = {.type = type, .lease = lease, .ttl_s = ttl_s};
+	struct rp_kv_txn t = {.system = &op, .system_count = 1};
+	struct rp_kv_writer w = {.wall_us = 1000, .now_ns = now_ns};
+	struct rp_kv_result r;
+	enum rp_kv_error error = rp_kv_apply(kv, &t, &w, &r);
+
+	rp_kv_result_clear(&r);
+	return error;
 }
 
 /* Returns the revision that the put took. */
