@@ -64,7 +64,8 @@ void tcp_tw_enter(struct tcp_conn *c, uint64_t now_ns)
 	uint32_t i;
 
 	/* Now, since the connection will be gone; if it is lost, the peer's FIN comes again. */
-	tcp_send_control(c, c->snd_nxt, TCP_ACK, now_ns);
+	if (c->flags & (TCPF_ACK_NOW | TCPF_ACK_DELAYED))
+		tcp_send_control(c, c->snd_nxt, TCP_ACK, now_ns);
 	if (s->tw_free == FLOW_NONE) {
 		s->counters->time_wait_early++;
 		tcp_tw_drop(s, s->tw_first);
