@@ -167,7 +167,8 @@ static int make_stack(struct perf *p)
 				.iface =
 					{
 						.mtu = i->mtu,
-						.prefix_length = o->prefix_length,
+						.addresses = {{.ip = rp_ip_from4(o->addr),
+							.prefix_length = o->prefix_length}},
 						.rx_csum = true,
 						.tx_csum_ip = i->flags & RP_PORT_TX_IPV4_CKSUM,
 						.tx_csum_tcp = i->flags & RP_PORT_TX_TCP_CKSUM,
@@ -179,8 +180,8 @@ static int make_stack(struct perf *p)
 	};
 
 	memcpy(c.net.iface.mac, i->mac, sizeof(i->mac));
-	memcpy(c.net.iface.addr, o->addr, sizeof(o->addr));
-	memcpy(c.net.iface.gateway, o->gateway, sizeof(o->gateway));
+	if (o->gateway[0])
+		c.net.iface.gateway4 = rp_ip_from4(o->gateway);
 	if (getrandom(c.secret, sizeof(c.secret), 0) != sizeof(c.secret) ||
 		getrandom(&c.seed, sizeof(c.seed), 0) != sizeof(c.seed))
 		return -EIO;

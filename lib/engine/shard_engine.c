@@ -43,7 +43,6 @@ static int create_links(struct rp_engine *e, const struct rp_engine_config *c, u
 		e->tcp[i] = rp_tcp_create(&c->tcp[i], now_ns);
 		if (!e->tcp[i])
 			return -errno;
-		e->iface[i] = c->tcp[i].net.iface;
 	}
 	e->port_count = c->port_count;
 	e->ktcp = c->ktcp;
@@ -238,45 +237,41 @@ static void on_record(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now
 	rte_pktmbuf_free(m->m);
 }
 
-static bool same_net(const struct rp_net_interface *i, const uint8_t addr[16])
+/* The stack whose prefix the address is in, else the first with a gateway of its family. */
+static struct rp_transport *tcp_towards(struct rp_engine *e, const struct rp_endpoint *at)
 {
-	for (unsigned bit = 0; bit < i->prefix_length; bit++)
-		if ((i->addr[bit / 8] ^ addr[bit / 8]) & (0x80 >> bit % 8))
-			return false;
-	return true;
-}
+	enum rp_net_reach best = RP_NET_UNREACHABLE;
+	struct rp_transport *t = NULL;
+	union rp_ip ip;
 
-/* The stack whose subnet the address is in, else the first with a gateway. */
-static struct rp_transport *tcp_towards(struct rp_engine *e, const uint8_t addr[16])
-{
-	static const uint8_t none[4];
+	if (rp_ip_from_endpoint(&ip, at))
+		return NULL;
+	for (uint32_t i = 0; i < e->port_count; i++) {
+		enum rp_net_reach reach = rp_net_reach(rp_tcp_net(e->tcp[i]), &ip);
 
-	for (uint32_t i = 0; i < e->port_count; i++)
-		if (same_net(&e->iface[i], addr))
-			return rp_tcp_transport(e->tcp[i]);
-	for (uint32_t i = 0; i < e->port_count; i++)
-		if (memcmp(e->iface[i].gateway, none, sizeof(none)) != 0)
-			return rp_tcp_transport(e->tcp[i]);
-	return NULL;
+		if (reach <= best)
+			continue;
+		best = reach;
+		t = rp_tcp_transport(e->tcp[i]);
+	}
+	return t;
 }
 
 static void on_set_peer(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg_peer peer;
-	struct rp_transport *t = NULL;
-	struct rp_endpoint at = {0};
+	struct rp_transport *t;
+	struct rp_endpoint at;
 
 	RP_ASSERT(rte_pktmbuf_data_len(m->m) == sizeof(peer));
 	memcpy(&peer, rte_pktmbuf_mtod(m->m, const void *), sizeof(peer));
 	rte_pktmbuf_free(m->m);
 	if (!e->links)
 		return;
-	if (peer.tcp_family == 4)
-		t = tcp_towards(e, peer.tcp_addr);
-	if (t) {
-		at = (struct rp_endpoint){.family = peer.tcp_family, .port = peer.tcp_port};
-		memcpy(at.addr, peer.tcp_addr, sizeof(at.addr));
-	} else if (peer.ktcp_family != 0 && e->ktcp) {
+	at = (struct rp_endpoint){.family = peer.tcp_family, .port = peer.tcp_port};
+	memcpy(at.addr, peer.tcp_addr, sizeof(at.addr));
+	t = tcp_towards(e, &at);
+	if (!t && peer.ktcp_family != 0 && e->ktcp) {
 		t = e->ktcp;
 		at = (struct rp_endpoint){.family = peer.ktcp_family, .port = peer.ktcp_port};
 		memcpy(at.addr, peer.ktcp_addr, sizeof(at.addr));

@@ -22,7 +22,6 @@ struct rp_engine {
 	void *ctx;
 	struct rte_mempool *pool; /**< for texts to control */
 	struct rp_tcp_stack *tcp[RP_ENGINE_PORTS_MAX];
-	struct rp_net_interface iface[RP_ENGINE_PORTS_MAX];
 	struct rp_transport *ktcp;
 	struct rp_links *links; /**< NULL but on the link shard */
 	struct rp_deliver *deliver;

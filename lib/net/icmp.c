@@ -11,7 +11,7 @@
 #define ICMP_CODE_PROHIBITED 13
 #define ICMP_ECHO_BURST 64
 
-static bool icmp_echo_allowed(struct rp_net *net, uint64_t now_ns)
+bool icmp_echo_allowed(struct rp_net *net, uint64_t now_ns)
 {
 	uint64_t gap_ns = RP_NS_PER_S / net->config.icmp_echo_per_s;
 	uint64_t earliest_ns = now_ns - RP_MIN(now_ns, ICMP_ECHO_BURST * gap_ns);
@@ -24,8 +24,29 @@ static bool icmp_echo_allowed(struct rp_net *net, uint64_t now_ns)
 }
 
 /* The data of the request goes back from where it is, behind headers of our own. */
+void icmp_echo_data(struct rte_mbuf *h, struct rte_mbuf *m, uint32_t from)
+{
+	if (m->pkt_len <= from) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	rte_pktmbuf_adj(m, (uint16_t)from);
+	m->ol_flags &= ~(RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK);
+	if (m->data_len == 0) {
+		struct rte_mbuf *rest = m->next;
+
+		rest->pkt_len = m->pkt_len;
+		rest->nb_segs = (uint16_t)(m->nb_segs - 1);
+		m->next = NULL;
+		m->nb_segs = 1;
+		rte_pktmbuf_free_seg(m);
+		m = rest;
+	}
+	rp_mbuf_append(&h, m);
+}
+
 static void icmp_echo(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
-	uint32_t src, uint64_t now_ns)
+	uint32_t local, uint32_t src, uint64_t now_ns)
 {
 	const struct net_icmp *request =
 		rte_pktmbuf_mtod_offset(m, const struct net_icmp *, offset);
@@ -56,29 +77,14 @@ static void icmp_echo(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, u
 	reply->checksum = (uint16_t)~rp_csum_fold((uint64_t)(uint16_t)~request->checksum +
 						  (uint16_t)~RTE_BE16(ICMP_ECHO_REQUEST << 8));
 	ip_fill(net, rte_pktmbuf_mtod_offset(h, struct net_ip4 *, NET_ETH_BYTES), NET_PROTO_ICMP, 0,
-		src, (uint16_t)(sizeof(struct net_ip4) + length));
+		net_ip4_of(&net->addrs[local].ip), src,
+		(uint16_t)(sizeof(struct net_ip4) + length));
 	if (net->iface.tx_csum_ip) {
 		h->l2_len = NET_ETH_BYTES;
 		h->l3_len = sizeof(struct net_ip4);
 		h->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM;
 	}
-	if (length > sizeof(*request)) {
-		rte_pktmbuf_adj(m, (uint16_t)(offset + sizeof(*request)));
-		m->ol_flags &= ~(RTE_MBUF_F_RX_IP_CKSUM_MASK | RTE_MBUF_F_RX_L4_CKSUM_MASK);
-		if (m->data_len == 0) {
-			struct rte_mbuf *rest = m->next;
-
-			rest->pkt_len = m->pkt_len;
-			rest->nb_segs = (uint16_t)(m->nb_segs - 1);
-			m->next = NULL;
-			m->nb_segs = 1;
-			rte_pktmbuf_free_seg(m);
-			m = rest;
-		}
-		rp_mbuf_append(&h, m);
-	} else {
-		rte_pktmbuf_free(m);
-	}
+	icmp_echo_data(h, m, (uint32_t)(offset + sizeof(*request)));
 	net->counters->icmp_echo_replies++;
 	neigh_output(net, n, h, true, now_ns);
 }
@@ -95,15 +101,23 @@ static enum rp_net_icmp_error icmp_classify(const struct net_icmp *icmp)
 	return RP_NET_ICMP_SOFT;
 }
 
+void icmp_quoted(const uint8_t l4[8], struct rp_net_packet *out)
+{
+	out->local_port = (uint16_t)(l4[0] << 8 | l4[1]);
+	out->remote_port = (uint16_t)(l4[2] << 8 | l4[3]);
+	out->seq = rte_be_to_cpu_32(net_load32(l4 + 4));
+}
+
 /* An error quotes the header of the packet it is about and 8 bytes behind it (RFC 792). */
 static bool icmp_error(struct rp_net *net, const struct rte_mbuf *m, uint16_t offset,
 	uint16_t length, struct rp_net_packet *out)
 {
 	struct net_icmp icmp;
 	struct net_ip4 ip;
+	union rp_ip src;
 	uint8_t l4[8];
-	uint16_t port;
 	unsigned ihl;
+	int local;
 
 	rp_mbuf_copy_out(m, offset, &icmp, sizeof(icmp));
 	if (length < sizeof(icmp) + sizeof(ip) + sizeof(l4))
@@ -112,25 +126,26 @@ static bool icmp_error(struct rp_net *net, const struct rte_mbuf *m, uint16_t of
 	ihl = (ip.version_ihl & 15) * 4u;
 	if (ip.version_ihl >> 4 != 4 || ihl < sizeof(ip) ||
 		length < sizeof(icmp) + ihl + sizeof(l4) || ip.protocol != NET_PROTO_TCP ||
-		net_load32(ip.src) != net->addr || ip.fragment & RTE_BE16(0x1fff))
+		ip.fragment & RTE_BE16(0x1fff))
+		return false;
+	src = rp_ip_from4(ip.src);
+	local = net_addr_find(net, &src);
+	if (local < 0)
 		return false;
 	rp_mbuf_copy_out(m, offset + sizeof(icmp) + ihl, l4, sizeof(l4));
 	*out = (struct rp_net_packet){
 		.kind = RP_NET_ICMP_ERROR,
-		.remote = net_ip_from32(net_load32(ip.dst)),
+		.remote = rp_ip_from4(ip.dst),
+		.local = (uint32_t)local,
 		.error = icmp_classify(&icmp),
 		.mtu = (uint16_t)(icmp.rest[2] << 8 | icmp.rest[3]),
-		.seq = rte_be_to_cpu_32(net_load32(l4 + 4)),
 	};
-	memcpy(&port, l4, 2);
-	out->local_port = rte_be_to_cpu_16(port);
-	memcpy(&port, l4 + 2, 2);
-	out->remote_port = rte_be_to_cpu_16(port);
+	icmp_quoted(l4, out);
 	return true;
 }
 
 bool icmp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
-	uint32_t src, struct rp_net_packet *out, uint64_t now_ns)
+	uint32_t local, uint32_t src, struct rp_net_packet *out, uint64_t now_ns)
 {
 	struct rp_net_counters *c = net->counters;
 	const struct net_icmp *icmp;
@@ -151,7 +166,7 @@ bool icmp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_
 		return false;
 	icmp = rte_pktmbuf_mtod_offset(m, const struct net_icmp *, offset);
 	if (icmp->type == ICMP_ECHO_REQUEST && icmp->code == 0) {
-		icmp_echo(net, m, offset, length, src, now_ns);
+		icmp_echo(net, m, offset, length, local, src, now_ns);
 		return false;
 	}
 	if (icmp->type == ICMP_UNREACHABLE || icmp->type == ICMP_TIME_EXCEEDED) {

@@ -7,20 +7,20 @@
 
 /* Whole words are stored, one by one, and the sum is made of values: reading back what was just
  * written in other sizes would wait for the stores. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t ecn, uint32_t dst,
-	uint16_t total_length)
+void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t tos, uint32_t src,
+	uint32_t dst, uint16_t total_length)
 {
 	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
-	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)ecn << 16 | total_length);
+	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)tos << 16 | total_length);
 	uint32_t second = RTE_BE32(IP_DF);
 	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
-	uint64_t sum = (uint64_t)first + second + third + net->addr + dst;
+	uint64_t sum = (uint64_t)first + second + third + src + dst;
 	uint8_t *p = (uint8_t *)ip;
 
 	net_store32(p, first);
 	net_store32(p + 4, second);
 	net_store32(p + 8, third);
-	net_store32(p + 12, net->addr);
+	net_store32(p + 12, src);
 	net_store32(p + 16, dst);
 	if (!net->iface.tx_csum_ip)
 		ip->checksum = (uint16_t)~rp_csum_fold(sum);
@@ -31,11 +31,32 @@ static bool ip_source_ok(const struct rp_net *net, const uint8_t src[4])
 {
 	uint32_t a = net_load32(src);
 
-	if (src[0] == 0 || src[0] == 127 || src[0] >= 224 || a == net->addr)
+	if (src[0] == 0 || src[0] == 127 || src[0] >= 224)
 		return false;
-	if (net->iface.prefix_length < 31 && (a & net->mask) == (net->addr & net->mask))
-		return neigh_on_link(net, a);
+	for (const struct net_addr *own = net->addrs; own < net->addrs + net->addr4_count; own++) {
+		uint32_t other = a ^ net_ip4_of(&own->ip), mask = (uint32_t)(own->mask[1] >> 32);
+
+		if (other == 0)
+			return false;
+		if (__builtin_expect(((a & ~mask) == 0 || (a & ~mask) == ~mask) &&
+					     !(other & mask) && own->prefix_length < 31,
+			    0))
+			return false;
+	}
 	return true;
+}
+
+/* The index of an address of ours; -1: it is none. */
+static int ip_local(const struct rp_net *net, const uint8_t dst[4])
+{
+	uint32_t a = net_load32(dst);
+
+	if (__builtin_expect(a == net->addr && a != 0, 1))
+		return 0;
+	for (uint32_t i = 1; i < net->addr4_count; i++)
+		if (a == net_ip4_of(&net->addrs[i].ip))
+			return (int)i;
+	return -1;
 }
 
 static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void *ip, unsigned ihl)
@@ -49,27 +70,22 @@ static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void
 	return rp_csum_fold(rp_csum_header(ip, ihl)) != 0xffff;
 }
 
-static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip,
+static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, uint64_t pseudo,
 	uint16_t offset, uint16_t length)
 {
 	uint64_t flag = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
-	uint64_t sum;
 
 	if (flag == RTE_MBUF_F_RX_L4_CKSUM_BAD)
 		return true;
 	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)
 		return false;
 	net->counters->csum_sw_rx++;
-	sum = (uint64_t)net_load32(ip->src) + net_load32(ip->dst) + RTE_BE16(NET_PROTO_TCP) +
-	      rte_cpu_to_be_16(length) + rp_csum_chain(m, offset, length);
-	return rp_csum_fold(sum) != 0xffff;
+	return rp_csum_fold(pseudo + rp_csum_chain(m, offset, length)) != 0xffff;
 }
 
-/* m begins with the IP header. Takes. */
-static bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t ihl, uint16_t length,
-	struct rp_net_packet *out)
+__attribute__((always_inline)) static inline bool ip_tcp(struct rp_net *net, struct rte_mbuf *m,
+	uint16_t ihl, uint16_t length, uint64_t pseudo, struct rp_net_packet *out)
 {
-	const struct net_ip4 *ip;
 	uint16_t header;
 
 	if (length < TCP_HEADER_BYTES)
@@ -83,8 +99,7 @@ static bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t ihl, u
 	m = net_pull(net, m, (uint32_t)ihl + header);
 	if (!m)
 		return false;
-	ip = rte_pktmbuf_mtod(m, const struct net_ip4 *);
-	if (ip_tcp_csum_bad(net, m, ip, ihl, length)) {
+	if (ip_tcp_csum_bad(net, m, pseudo, ihl, length)) {
 		net->counters->drop_l4_csum++;
 		rte_pktmbuf_free(m);
 		return false;
@@ -94,8 +109,6 @@ static bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t ihl, u
 	out->m = m;
 	out->l4_offset = ihl;
 	out->l4_length = length;
-	out->ecn = ip->tos & RP_NET_ECN_CE;
-	out->remote = net_ip_from32(net_load32(ip->src));
 	return true;
 
 short_header:
@@ -104,9 +117,15 @@ short_header:
 	return false;
 }
 
-/* Counts what is wrong with the header in `ip` of `available` bytes; 0: nothing. */
-static uint64_t *ip_fault(
-	struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip, uint32_t available)
+bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
+	uint64_t pseudo, struct rp_net_packet *out)
+{
+	return ip_tcp(net, m, offset, length, pseudo, out);
+}
+
+/* What counts what is wrong with the header in `ip` of `available` bytes; NULL: nothing is. */
+static uint64_t *ip_fault(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip,
+	uint32_t available, int *local)
 {
 	struct rp_net_counters *c = net->counters;
 	unsigned ihl = (ip->version_ihl & 15) * 4u;
@@ -116,7 +135,8 @@ static uint64_t *ip_fault(
 		return &c->drop_ip_header;
 	if (ip_csum_bad(net, m, ip, ihl))
 		return &c->drop_ip_csum;
-	if (net_load32(ip->dst) != net->addr)
+	*local = ip_local(net, ip->dst);
+	if (*local < 0)
 		return &c->drop_not_for_us;
 	if (!ip_source_ok(net, ip->src))
 		return &c->drop_ip_source;
@@ -132,7 +152,9 @@ bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out,
 	struct rp_net_counters *c = net->counters;
 	const struct net_ip4 *ip;
 	uint16_t ihl, length;
-	uint64_t *fault;
+	uint64_t *fault, pseudo;
+	uint32_t src;
+	int local = 0;
 	uint32_t available = m->pkt_len - NET_ETH_BYTES;
 
 	if (available < sizeof(*ip)) {
@@ -151,7 +173,7 @@ bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out,
 			return false;
 		ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
 	}
-	fault = ihl <= available ? ip_fault(net, m, ip, available) : &c->drop_ip_header;
+	fault = ihl <= available ? ip_fault(net, m, ip, available, &local) : &c->drop_ip_header;
 	if (fault) {
 		(*fault)++;
 		rte_pktmbuf_free(m);
@@ -161,7 +183,13 @@ bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out,
 	net_trim_to(m, NET_ETH_BYTES + (uint32_t)rte_be_to_cpu_16(ip->total_length));
 	rte_pktmbuf_adj(m, NET_ETH_BYTES);
 	length = (uint16_t)(m->pkt_len - ihl);
-	if (ip->protocol == NET_PROTO_TCP)
-		return ip_tcp_input(net, m, ihl, length, out);
-	return icmp_input(net, m, ihl, length, net_load32(ip->src), out, now_ns);
+	src = net_load32(ip->src);
+	if (ip->protocol != NET_PROTO_TCP)
+		return icmp_input(net, m, ihl, length, (uint32_t)local, src, out, now_ns);
+	pseudo = (uint64_t)src + net_load32(ip->dst) + RTE_BE16(NET_PROTO_TCP) +
+		 rte_cpu_to_be_16(length);
+	out->ecn = ip->tos & RP_NET_ECN_CE;
+	out->remote = net_ip_from32(src);
+	out->local = (uint32_t)local;
+	return ip_tcp(net, m, ihl, length, pseudo, out);
 }

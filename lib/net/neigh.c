@@ -5,6 +5,8 @@
 #include <net/net_priv.h>
 
 #define NEIGH_BACKOFF_MAX 5
+#define NEIGH_TELL_BURST 64
+#define NEIGH_TELL_GAP_NS (1 * RP_NS_PER_MS)
 
 static const char *const neigh_state_names[] = {
 #define X(name, text) text,
@@ -65,16 +67,6 @@ void neigh_table_free(struct rp_net *net)
 	free(net->pending_slots);
 }
 
-bool neigh_on_link(const struct rp_net *net, uint32_t addr)
-{
-	uint32_t host = addr & ~net->mask;
-
-	if ((addr & net->mask) != (net->addr & net->mask))
-		return false;
-	/* A /31 or /32 has neither a network nor a broadcast address (RFC 3021). */
-	return net->iface.prefix_length >= 31 || (host != 0 && host != ~net->mask);
-}
-
 static void neigh_arm(struct rp_net *net, struct rp_neigh *n, uint64_t deadline_ns)
 {
 	n->deadline_ns = deadline_ns;
@@ -99,7 +91,13 @@ static void neigh_unhash(struct rp_net *net, struct rp_neigh *n)
 	*link = n->next;
 }
 
-/* The entry nobody refers to that was used longest ago; failed ones first. */
+/* Failed ones go first; those that are being asked, for which only echoes wait, at last. */
+static unsigned neigh_worth(const struct rp_neigh *n)
+{
+	return n->state == NEIGH_FAILED ? 0 : n->state == NEIGH_INCOMPLETE ? 2 : 1;
+}
+
+/* The entry nobody refers to that is worth least, of those the one used longest ago. */
 static struct rp_neigh *neigh_evict(struct rp_net *net)
 {
 	struct rp_neigh *best = NULL;
@@ -107,15 +105,17 @@ static struct rp_neigh *neigh_evict(struct rp_net *net)
 	for (uint32_t i = 0; i < net->config.neighbours_max; i++) {
 		struct rp_neigh *n = &net->neighs[i];
 
-		if (n->user_count || n->state == NEIGH_INCOMPLETE)
+		if (n->user_count || n->fixed)
 			continue;
-		if (!best || (n->state == NEIGH_FAILED && best->state != NEIGH_FAILED) ||
-			((n->state == NEIGH_FAILED) == (best->state == NEIGH_FAILED) &&
-				n->used_ns < best->used_ns))
+		if (!best || neigh_worth(n) < neigh_worth(best) ||
+			(neigh_worth(n) == neigh_worth(best) && n->used_ns < best->used_ns))
 			best = n;
 	}
-	if (best)
+	if (best) {
+		neigh_drop_pending(net, best, &net->counters->drop_neigh_full);
 		neigh_unhash(net, best);
+		best->deadline_ns = RP_NEVER;
+	}
 	return best;
 }
 
@@ -139,7 +139,7 @@ static struct rp_neigh *neigh_new(struct rp_net *net, const union rp_ip *ip, uin
 	n->next = net->hash[slot];
 	net->hash[slot] = (uint16_t)(n - net->neighs + 1);
 	memcpy(n->eth.src, net->iface.mac, 6);
-	n->eth.type = RTE_BE16(NET_ETHERTYPE_IP4);
+	n->eth.type = rp_ip_is4(ip) ? RTE_BE16(NET_ETHERTYPE_IP4) : RTE_BE16(NET_ETHERTYPE_IP6);
 	return n;
 }
 
@@ -148,35 +148,31 @@ static uint64_t neigh_retry_ns(const struct rp_net *net, const struct rp_neigh *
 	return net->config.neigh_retry_ns << RP_MIN(n->tries - 1u, NEIGH_BACKOFF_MAX);
 }
 
+/* Asks all, or the one that had the address. */
+static void neigh_ask(struct rp_net *net, const struct rp_neigh *n, bool all)
+{
+	if (rp_ip_is4(&n->ip))
+		arp_request(net, &n->ip, all ? NULL : n->eth.dst);
+	else
+		nd_solicit(net, &n->ip, all ? NULL : n->eth.dst);
+}
+
 static void neigh_start(struct rp_net *net, struct rp_neigh *n, uint64_t now_ns)
 {
 	n->state = NEIGH_INCOMPLETE;
 	n->tries = 1;
-	arp_request(net, net_ip4_of(&n->ip), NULL);
+	neigh_ask(net, n, true);
 	neigh_arm(net, n, now_ns + neigh_retry_ns(net, n));
 }
 
 struct rp_neigh *neigh_towards(struct rp_net *net, const union rp_ip *remote, uint64_t now_ns)
 {
-	uint32_t addr = net_ip4_of(remote);
-	uint8_t first = remote->b[12];
 	union rp_ip hop;
 	struct rp_neigh *n;
+	int rc = net_next_hop(net, remote, &hop);
 
-	if (addr == net->addr || first == 0 || first == 127 || first >= 224) {
-		errno = EADDRNOTAVAIL;
-		return NULL;
-	}
-	if ((addr & net->mask) == (net->addr & net->mask)) {
-		if (!neigh_on_link(net, addr)) {
-			errno = EADDRNOTAVAIL;
-			return NULL;
-		}
-		hop = *remote;
-	} else if (net->gateway) {
-		hop = net_ip_from32(net->gateway);
-	} else {
-		errno = ENETUNREACH;
+	if (rc < 0) {
+		errno = -rc;
 		return NULL;
 	}
 	n = neigh_find(net, &hop);
@@ -234,7 +230,7 @@ void rp_neigh_confirm(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_n
 
 void rp_neigh_suspect(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_ns)
 {
-	if (neigh->state != NEIGH_REACHABLE && neigh->state != NEIGH_STALE)
+	if ((neigh->state != NEIGH_REACHABLE && neigh->state != NEIGH_STALE) || neigh->fixed)
 		return;
 	neigh->state = NEIGH_PROBE;
 	neigh->tries = 0;
@@ -249,32 +245,51 @@ static void neigh_flush(struct rp_net *net, struct rp_neigh *n)
 		n->pending_first =
 			(uint16_t)((n->pending_first + 1u) % net->config.neighbour_pending_max);
 		n->pending_count--;
-		memcpy(rte_pktmbuf_mtod(m, void *), &n->eth, NET_ETH_BYTES);
+		net_link_header(net, m, &n->eth);
 		net_tx_push(net, m, true);
 	}
 }
 
-void neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6], bool solicited,
-	bool create, uint64_t now_ns)
+/* Other lcores' copies; replies nobody asked for are not worth more than so many messages. */
+static void neigh_tell(
+	struct rp_net *net, const struct neigh_news *news, bool changed, uint64_t now_ns)
 {
-	struct rp_neigh *n = neigh_find(net, ip);
-	bool known, same;
+	uint64_t earliest_ns = now_ns - RP_MIN(now_ns, NEIGH_TELL_BURST * NEIGH_TELL_GAP_NS);
 
-	if (!n) {
-		if (!create)
-			return;
-		n = neigh_new(net, ip, now_ns);
-		if (!n)
-			return;
-		n->state = NEIGH_INCOMPLETE;
+	if (!net->config.on_neigh || (!changed && !news->solicited))
+		return;
+	net->tell_tokens_ns = RP_MAX(net->tell_tokens_ns, earliest_ns);
+	if (net->tell_tokens_ns > now_ns) {
+		net->counters->neigh_untold++;
+		return;
 	}
-	known = n->state != NEIGH_INCOMPLETE && n->state != NEIGH_FAILED;
-	same = known && !memcmp(n->eth.dst, mac, 6);
+	net->tell_tokens_ns += NEIGH_TELL_GAP_NS;
+	net->config.on_neigh(net->config.ctx, news->ip, news->mac, news->solicited);
+}
+
+/* What the entry becomes (RFC 4861 7.2.5, appendix C; ARP's news override). True: it changed. */
+static bool neigh_take(
+	struct rp_net *net, struct rp_neigh *n, const struct neigh_news *news, uint64_t now_ns)
+{
+	bool known = n->state != NEIGH_INCOMPLETE && n->state != NEIGH_FAILED;
+	bool same = known && (!news->mac || !memcmp(n->eth.dst, news->mac, 6));
+
+	if (n->fixed || (!known && !news->mac))
+		return false;
+	if (known && !same && !news->override) {
+		/* It does not count, but what is known is in doubt. */
+		if (n->state == NEIGH_REACHABLE) {
+			n->state = NEIGH_STALE;
+			n->deadline_ns = RP_NEVER;
+		}
+		return false;
+	}
 	if (known && !same)
-		net->counters->arp_moved++;
-	net->counters->arp_learned++;
-	memcpy(n->eth.dst, mac, 6);
-	if (solicited) {
+		net->counters->neigh_moved++;
+	net->counters->neigh_learned++;
+	if (news->mac)
+		memcpy(n->eth.dst, news->mac, 6);
+	if (news->solicited) {
 		neigh_reachable(net, n, now_ns);
 	} else if (!same) {
 		/* What it says of itself is used at once, and asked again at the next use. */
@@ -283,20 +298,59 @@ void neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6]
 		n->deadline_ns = RP_NEVER;
 	}
 	neigh_flush(net, n);
-	if (!same && net->config.on_neigh)
-		net->config.on_neigh(net->config.ctx, ip, mac);
+	return !same;
 }
 
-void rp_net_neigh_learn(
-	struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6], uint64_t now_ns)
+void neigh_learn(struct rp_net *net, const struct neigh_news *news, uint64_t now_ns)
 {
+	struct rp_neigh *n = neigh_find(net, news->ip);
+	bool asked, changed;
+
+	if (!n && news->create && news->mac) {
+		n = neigh_new(net, news->ip, now_ns);
+		if (n)
+			n->state = NEIGH_INCOMPLETE;
+	}
+	if (!n) {
+		if (news->mac)
+			neigh_tell(net, news, false, now_ns); /* another lcore asked */
+		return;
+	}
+	asked = n->state == NEIGH_INCOMPLETE || n->state == NEIGH_PROBE;
+	changed = neigh_take(net, n, news, now_ns);
+	if (news->mac && !n->fixed && (changed || !asked))
+		neigh_tell(net, news, changed, now_ns);
+}
+
+void rp_net_neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6],
+	bool confirmed, uint64_t now_ns)
+{
+	struct neigh_news news = {.ip = ip, .mac = mac, .solicited = confirmed, .override = true};
 	struct rp_neigh *n = neigh_find(net, ip);
 
-	/* What is known already is not told on: two copies would tell each other for ever. */
-	if (n && (n->state == NEIGH_REACHABLE || n->state == NEIGH_STALE) &&
-		!memcmp(n->eth.dst, mac, 6))
-		return;
-	neigh_learn(net, ip, mac, false, true, now_ns);
+	if (!n) {
+		n = neigh_new(net, ip, now_ns);
+		if (!n)
+			return;
+		n->state = NEIGH_INCOMPLETE;
+	}
+	neigh_take(net, n, &news, now_ns);
+}
+
+int neigh_set_static(struct rp_net *net, const struct rp_net_neighbour *neighbour)
+{
+	struct rp_neigh *n;
+
+	if (neighbour->mac[0] & 1 || !net_on_link(net, &neighbour->ip) ||
+		net_addr_find(net, &neighbour->ip) >= 0 || neigh_find(net, &neighbour->ip))
+		return -EINVAL;
+	n = neigh_new(net, &neighbour->ip, 0);
+	if (!n)
+		return -ENOSPC;
+	memcpy(n->eth.dst, neighbour->mac, 6);
+	n->state = NEIGH_REACHABLE;
+	n->fixed = true;
+	return 0;
 }
 
 static void neigh_hold(struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m)
@@ -317,6 +371,7 @@ static void neigh_hold(struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *
 void neigh_output(
 	struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, bool control, uint64_t now_ns)
 {
+	net_tag_room(net, m);
 	if (__builtin_expect(n->state != NEIGH_REACHABLE, 0)) {
 		if (n->state == NEIGH_FAILED)
 			neigh_start(net, n, now_ns);
@@ -333,7 +388,7 @@ void neigh_output(
 		}
 	}
 	n->used_ns = now_ns;
-	memcpy(rte_pktmbuf_mtod(m, void *), &n->eth, NET_ETH_BYTES);
+	net_link_header(net, m, &n->eth);
 	net_tx_push(net, m, control);
 }
 
@@ -344,7 +399,7 @@ static void neigh_fail(struct rp_net *net, struct rp_neigh *n, uint64_t now_ns)
 	n->state = NEIGH_FAILED;
 	n->tries = 0;
 	n->deadline_ns = RP_NEVER;
-	net->counters->arp_failed++;
+	net->counters->neigh_failed++;
 	neigh_drop_pending(net, n, &net->counters->drop_neigh_failed);
 	if (!net->config.on_neigh_failed)
 		return;
@@ -375,7 +430,7 @@ static void neigh_timer(struct rp_net *net, struct rp_neigh *n, uint64_t now_ns)
 		return;
 	}
 	n->tries++;
-	arp_request(net, net_ip4_of(&n->ip), n->state == NEIGH_PROBE ? n->eth.dst : NULL);
+	neigh_ask(net, n, n->state != NEIGH_PROBE);
 	neigh_arm(net, n, now_ns + neigh_retry_ns(net, n));
 }
 
@@ -401,7 +456,7 @@ void rp_net_neigh_foreach(const struct rp_net *net,
 		const struct rp_neigh *n = &net->neighs[i];
 		struct rp_neigh_info info = {
 			.ip = n->ip,
-			.state = neigh_state_names[n->state],
+			.state = n->fixed ? "static" : neigh_state_names[n->state],
 			.pending = n->pending_count,
 			.users = n->user_count,
 			.confirmed_ns = n->confirmed_ns,

@@ -5,21 +5,16 @@
 #include <base/assert.h>
 #include <net/net_priv.h>
 
-#define NET_ANNOUNCE_GAP_NS (2 * RP_NS_PER_S) /* RFC 5227 1.1, ANNOUNCE_INTERVAL */
 #define NET_PREFETCH 4
-
-union rp_ip rp_ip_from4(const uint8_t addr[4])
-{
-	return net_ip_from32(net_load32(addr));
-}
 
 static bool net_config_ok(const struct rp_net_config *c)
 {
 	const struct rp_net_interface *i = &c->iface;
 
 	return c->header_pool && i->mtu >= RP_NET_MTU_MIN && i->mtu <= RP_NET_MTU_MAX &&
-	       i->prefix_length <= 32 && !(i->mac[0] & 1) && net_load32(i->addr) != 0 &&
-	       c->neighbours_max <= 32768 && c->neighbour_pending_max <= 1024 &&
+	       !(i->mac[0] & 1) && i->vlan < 4095 && c->neighbours_max <= 32768 &&
+	       c->static_neighbour_count <= c->neighbours_max / 2 &&
+	       c->neighbour_pending_max <= 1024 &&
 	       (c->tx_queue_packets & (c->tx_queue_packets - 1)) == 0 &&
 	       (c->tx_queue_packets == 0 || c->tx_queue_packets >= 2 * RP_NET_TX_RESERVE);
 }
@@ -46,30 +41,39 @@ static void net_defaults(struct rp_net_config *c)
 		c->icmp_echo_per_s = 10000;
 }
 
+static int net_set_statics(struct rp_net *net)
+{
+	const struct rp_net_config *c = &net->config;
+
+	for (uint32_t i = 0; i < c->static_neighbour_count; i++)
+		if (neigh_set_static(net, &c->static_neighbours[i]))
+			return -EINVAL;
+	return 0;
+}
+
 struct rp_net *rp_net_create(const struct rp_net_config *config, uint64_t now_ns)
 {
 	struct rp_net *net;
 
-	if (!net_config_ok(config)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	net = calloc(1, sizeof(*net));
+	net = aligned_alloc(_Alignof(struct rp_net), sizeof(*net));
 	if (!net)
 		return NULL;
+	memset(net, 0, sizeof(*net));
 	net->config = *config;
 	net_defaults(&net->config);
 	net->iface = net->config.iface;
-	net->addr = net_load32(net->iface.addr);
-	net->gateway = net_load32(net->iface.gateway);
-	net->mask = net->iface.prefix_length
-			    ? rte_cpu_to_be_32(UINT32_MAX << (32 - net->iface.prefix_length))
-			    : 0;
+	net->rand.state = net->config.seed;
+	net->label_secret = rp_rand_u64(&net->rand) | 1;
+	if (!net_config_ok(&net->config) || !net_addrs_init(net) ||
+		(net->addr_count > net->addr4_count && net->iface.mtu < RP_NET_MTU6_MIN)) {
+		free(net);
+		errno = EINVAL;
+		return NULL;
+	}
 	net->header_pool = net->config.header_pool;
 	net->control_pool = net->config.control_pool;
 	net->payload_pool = net->config.payload_pool;
 	net->counters = net->config.counters ? net->config.counters : &net->own_counters;
-	net->rand.state = net->config.seed;
 	net->deadline_ns = RP_NEVER;
 	net->tx_mask = net->config.tx_queue_packets - 1;
 	net->txq = calloc(net->config.tx_queue_packets, sizeof(*net->txq));
@@ -78,7 +82,12 @@ struct rp_net *rp_net_create(const struct rp_net_config *config, uint64_t now_ns
 		errno = ENOMEM;
 		return NULL;
 	}
-	rp_net_announce(net, now_ns);
+	if (net_set_statics(net)) {
+		rp_net_destroy(net);
+		errno = EINVAL;
+		return NULL;
+	}
+	net_addrs_start(net, now_ns);
 	return net;
 }
 
@@ -110,6 +119,15 @@ uint32_t rp_net_tx_room(const struct rp_net *net, bool control)
 	if (control)
 		return room;
 	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
+}
+
+bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
+{
+	struct net_eth eth = *rte_pktmbuf_mtod(m, const struct net_eth *);
+
+	net_tag_room(net, m);
+	net_link_header(net, m, &eth);
+	return net_tx_push(net, m, true);
 }
 
 bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control)
@@ -244,6 +262,69 @@ static struct rte_mbuf *net_unshare(struct rp_net *net, struct rte_mbuf *m)
 	return copy;
 }
 
+/*
+ * Takes the tag off. False: the frame is none of ours. The device, or the kernel under it, may have
+ * taken it off already. Priority tags (VLAN 0) say nothing of a VLAN (802.1Q 6.7).
+ */
+static bool net_untag(const struct rp_net *net, struct rte_mbuf **m, struct net_eth *eth)
+{
+	uint16_t tag[2], vlan = 0;
+
+	if ((*m)->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) {
+		vlan = (*m)->vlan_tci & 0xfff;
+	} else if (eth->type == RTE_BE16(NET_ETHERTYPE_VLAN)) {
+		if ((*m)->pkt_len < NET_ETH_BYTES + NET_TAG_BYTES)
+			return false;
+		rp_mbuf_copy_out(*m, NET_ETH_BYTES, tag, sizeof(tag));
+		vlan = rte_be_to_cpu_16(tag[0]) & 0xfff;
+		eth->type = tag[1];
+		/* What is left in front is not read again. */
+		*m = net_chop(*m, NET_TAG_BYTES);
+	}
+	return vlan == net->iface.vlan;
+}
+
+static bool net_group_mac(const struct rp_net *net, const uint8_t mac[6])
+{
+	static const uint8_t prefix[2] = {0x33, 0x33}, all[4] = {0, 0, 0, 1};
+
+	if (memcmp(mac, prefix, 2))
+		return true; /* broadcast, or not of IPv6 */
+	if (net->addr_count > net->addr4_count && !memcmp(mac + 2, all, 4))
+		return true;
+	for (uint32_t i = net->addr4_count; i < net->addr_count; i++)
+		if (mac[2] == 0xff && !memcmp(mac + 3, &net->addrs[i].ip.b[13], 3))
+			return true;
+	return false;
+}
+
+/* What is not plain IPv4 for us; takes. */
+static bool net_rx_other(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	struct rp_net_counters *c = net->counters;
+	struct net_eth eth = *rte_pktmbuf_mtod(m, const struct net_eth *);
+
+	if (memcmp(eth.dst, net->iface.mac, 6) && !(eth.dst[0] & 1)) {
+		c->drop_not_for_us++;
+	} else if (!net_untag(net, &m, &eth)) {
+		c->drop_vlan++;
+	} else if (!net_group_mac(net, eth.dst)) {
+		c->drop_multicast++;
+	} else if (eth.type == RTE_BE16(NET_ETHERTYPE_IP4) && net->addr4_count > 0) {
+		return ip_input(net, m, out, now_ns);
+	} else if (eth.type == RTE_BE16(NET_ETHERTYPE_IP6) && net->addr_count > net->addr4_count) {
+		return ip6_input(net, m, eth.src, out, now_ns);
+	} else if (eth.type == RTE_BE16(NET_ETHERTYPE_ARP) && net->addr4_count > 0) {
+		arp_input(net, m, now_ns);
+		return false;
+	} else {
+		c->drop_ethertype++;
+	}
+	rte_pktmbuf_free(m);
+	return false;
+}
+
 static bool net_rx_frame(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
@@ -266,18 +347,11 @@ static bool net_rx_frame(
 	if (!m)
 		return false;
 	eth = rte_pktmbuf_mtod(m, const struct net_eth *);
-	if (memcmp(eth->dst, net->iface.mac, 6) && !(eth->dst[0] & 1)) {
-		c->drop_not_for_us++;
-	} else if (eth->type == RTE_BE16(NET_ETHERTYPE_IP4)) {
+	if (eth->type == RTE_BE16(NET_ETHERTYPE_IP4) && net->plain4 &&
+		!(m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) &&
+		!memcmp(eth->dst, net->iface.mac, 6))
 		return ip_input(net, m, out, now_ns);
-	} else if (eth->type == RTE_BE16(NET_ETHERTYPE_ARP)) {
-		arp_input(net, m, now_ns);
-		return false;
-	} else {
-		c->drop_ethertype++;
-	}
-	rte_pktmbuf_free(m);
-	return false;
+	return net_rx_other(net, m, out, now_ns);
 }
 
 unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
@@ -297,28 +371,27 @@ unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 	return k;
 }
 
-void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
-	uint16_t tcp_length, uint8_t ecn, const union rp_ip *remote, uint32_t payload_sum,
-	uint64_t now_ns)
+static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+	const struct rp_net_segment *s, uint64_t now_ns)
 {
 	struct net_ip4 *ip = rte_pktmbuf_mtod_offset(m, struct net_ip4 *, NET_ETH_BYTES);
 	uint8_t *tcp = (uint8_t *)(ip + 1);
 	uint16_t *checksum = (uint16_t *)(tcp + 16);
 	uint16_t l4_length = (uint16_t)(m->pkt_len - RP_NET_HEADROOM);
-	uint32_t dst = net_ip4_of(remote);
+	uint32_t src = net_ip4_of(&net->addrs[s->local].ip), dst = net_ip4_of(s->remote);
 	uint64_t pseudo =
-		(uint64_t)net->addr + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
+		(uint64_t)src + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
 
-	ip_fill(net, ip, NET_PROTO_TCP, ecn, dst, (uint16_t)(l4_length + sizeof(*ip)));
+	ip_fill(net, ip, NET_PROTO_TCP, s->ecn, src, dst, (uint16_t)(l4_length + sizeof(*ip)));
 	if (net->iface.tx_csum_tcp) {
 		m->l2_len = NET_ETH_BYTES;
 		m->l3_len = sizeof(*ip);
-		m->l4_len = tcp_length;
+		m->l4_len = s->tcp_length;
 		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_TCP_CKSUM;
 		*checksum = rp_csum_fold(pseudo);
 	} else {
 		*checksum = (uint16_t)~rp_csum_fold(
-			pseudo + rp_csum_header(tcp, tcp_length) + payload_sum);
+			pseudo + rp_csum_header(tcp, s->tcp_length) + s->payload_sum);
 		net->counters->csum_sw_tx++;
 	}
 	if (net->iface.tx_csum_ip) {
@@ -329,20 +402,64 @@ void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mb
 	neigh_output(net, neigh, m, true, now_ns);
 }
 
-void rp_net_announce(struct rp_net *net, uint64_t now_ns)
+/* The same for all packets of a connection, in this direction (RFC 6437 2). */
+static uint32_t net_flow_label(
+	const struct rp_net *net, const struct rp_net_segment *s, const uint8_t *tcp)
 {
-	net->announce_left = 1;
-	net->announce_ns = now_ns + NET_ANNOUNCE_GAP_NS;
-	arp_announce(net);
+	const union rp_ip *local = &net->addrs[s->local].ip;
+	uint64_t h = (s->remote->q[0] ^ local->q[0]) * net->label_secret;
+
+	h = (h ^ h >> 32 ^ s->remote->q[1] ^ local->q[1]) * net->label_secret;
+	h = (h ^ h >> 32 ^ net_load32(tcp)) * net->label_secret;
+	return (uint32_t)(h >> 44);
+}
+
+static void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+	const struct rp_net_segment *s, uint64_t now_ns)
+{
+	const uint16_t more = NET_IP6_BYTES - sizeof(struct net_ip4);
+	const union rp_ip *local = &net->addrs[s->local].ip;
+	uint16_t l4_length = (uint16_t)(m->pkt_len - RP_NET_HEADROOM);
+	uint8_t *frame = (uint8_t *)rte_pktmbuf_prepend(m, more);
+	struct net_ip6 *ip = (struct net_ip6 *)(frame + NET_ETH_BYTES);
+	uint8_t *tcp = (uint8_t *)(ip + 1);
+	uint16_t *checksum = (uint16_t *)(tcp + 16);
+	uint64_t pseudo = ip6_pseudo(local, s->remote, NET_PROTO_TCP, l4_length);
+	struct ip6_meta meta = {
+		.next_header = NET_PROTO_TCP,
+		.hop_limit = NET_TTL,
+		.traffic_class = s->ecn,
+		.flow_label = net_flow_label(net, s, tcp),
+	};
+
+	ip6_fill(ip, &meta, local, s->remote, l4_length);
+	if (net->iface.tx_csum_tcp) {
+		m->l2_len = NET_ETH_BYTES;
+		m->l3_len = NET_IP6_BYTES;
+		m->l4_len = s->tcp_length;
+		m->ol_flags |= RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_TCP_CKSUM;
+		*checksum = rp_csum_fold(pseudo);
+	} else {
+		*checksum = (uint16_t)~rp_csum_fold(
+			pseudo + rp_csum_header(tcp, s->tcp_length) + s->payload_sum);
+		net->counters->csum_sw_tx++;
+	}
+	neigh_output(net, neigh, m, true, now_ns);
+}
+
+void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+	const struct rp_net_segment *segment, uint64_t now_ns)
+{
+	if (rp_ip_is4(segment->remote))
+		net_output_tcp4(net, neigh, m, segment, now_ns);
+	else
+		net_output_tcp6(net, neigh, m, segment, now_ns);
 }
 
 void rp_net_poll(struct rp_net *net, uint64_t now_ns)
 {
-	if (net->announce_left && now_ns >= net->announce_ns) {
-		net->announce_left--;
-		net->announce_ns = now_ns + NET_ANNOUNCE_GAP_NS;
-		arp_announce(net);
-	}
+	if (now_ns >= net->addr_due_ns)
+		net_addrs_poll(net, now_ns);
 	if (now_ns >= net->deadline_ns)
 		neigh_poll(net, now_ns);
 }
@@ -351,5 +468,5 @@ uint64_t rp_net_next_deadline(const struct rp_net *net)
 {
 	if (net->tx_head != net->tx_tail)
 		return 0;
-	return net->announce_left ? RP_MIN(net->announce_ns, net->deadline_ns) : net->deadline_ns;
+	return RP_MIN(net->addr_due_ns, net->deadline_ns);
 }

@@ -12,10 +12,14 @@
 #include <net/net.h>
 
 #define NET_ETH_BYTES 14
+#define NET_TAG_BYTES 4
 #define NET_ETHERTYPE_IP4 0x0800
 #define NET_ETHERTYPE_ARP 0x0806
+#define NET_ETHERTYPE_VLAN 0x8100
+#define NET_ETHERTYPE_IP6 0x86dd
 #define NET_PROTO_ICMP 1
 #define NET_PROTO_TCP 6
+#define NET_PROTO_ICMP6 58
 #define NET_TTL 64
 
 struct net_eth {
@@ -29,6 +33,13 @@ struct net_ip4 {
 	uint8_t ttl, protocol;
 	uint16_t checksum;
 	uint8_t src[4], dst[4];
+} __attribute__((packed, aligned(2)));
+
+struct net_ip6 {
+	uint32_t version_class_label;
+	uint16_t payload_length;
+	uint8_t next_header, hop_limit;
+	uint8_t src[16], dst[16];
 } __attribute__((packed, aligned(2)));
 
 struct net_arp {
@@ -67,6 +78,7 @@ enum neigh_state {
 struct rp_neigh {
 	struct net_eth eth; /* ready to be copied in front of a packet */
 	uint8_t state;
+	bool fixed; /* configured */
 	uint8_t tries;
 	uint16_t next; /* of the hash chain or the free list, index + 1; 0 ends it */
 	uint16_t pending_count;
@@ -78,9 +90,25 @@ struct rp_neigh {
 	struct rte_mbuf **pending;
 };
 
+enum net_addr_state { NET_ADDR_VALID, NET_ADDR_TENTATIVE, NET_ADDR_DUPLICATE };
+
+/** An address of ours. */
+struct net_addr {
+	union rp_ip ip;
+	uint64_t mask[2];      /* of the prefix; IPv4: of ::ffff:a.b.c.d */
+	uint8_t prefix_length; /* of its family */
+	uint8_t state, announces;
+	uint64_t due_ns; /* of the next announcement, or the end of its being tentative */
+} __attribute__((aligned(64)));
+
 struct rp_net {
 	struct rp_net_interface iface;
-	uint32_t addr, mask, gateway; /* network order */
+	uint32_t addr; /* the first IPv4 address, index 0; 0: there is none. Network order */
+	uint32_t addr_count, addr4_count; /* IPv4 comes first */
+	bool plain4;			  /* there is an IPv4 address, and no tag is expected */
+	struct net_addr addrs[RP_NET_ADDRESSES_MAX + 1];
+	uint64_t addr_due_ns; /* no address is due before */
+	uint64_t label_secret;
 	struct rte_mempool *header_pool, *control_pool, *payload_pool;
 	struct rp_net_counters *counters;
 
@@ -94,9 +122,8 @@ struct rp_net {
 	uint16_t neigh_free;
 	uint64_t deadline_ns; /* no neighbour is due before; may be early */
 
-	uint8_t announce_left;
-	uint64_t announce_ns;
-	uint64_t echo_tokens_ns; /* token bucket: the time up to which tokens are used */
+	/* Token buckets: the time up to which tokens are used. */
+	uint64_t echo_tokens_ns, tell_tokens_ns;
 	struct rp_rand rand;
 	struct rp_net_config config;
 	struct rp_net_counters own_counters;
@@ -121,6 +148,30 @@ static inline uint32_t net_ip4_of(const union rp_ip *ip)
 	return ip->w[3];
 }
 
+/** The addresses of a header of IPv6, which may lie at any even place. */
+static inline union rp_ip net_ip_from_bytes(const uint8_t *p)
+{
+	union rp_ip ip;
+
+	memcpy(&ip, p, sizeof(ip));
+	return ip;
+}
+
+static inline bool net_is_multicast6(const union rp_ip *ip)
+{
+	return ip->b[0] == 0xff;
+}
+
+static inline bool net_is_link_local6(const union rp_ip *ip)
+{
+	return ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80;
+}
+
+static inline bool net_in_prefix(const struct net_addr *a, const union rp_ip *ip)
+{
+	return !((a->ip.q[0] ^ ip->q[0]) & a->mask[0]) && !((a->ip.q[1] ^ ip->q[1]) & a->mask[1]);
+}
+
 static inline union rp_ip net_ip_from32(uint32_t addr)
 {
 	return (union rp_ip){.w = {0, 0, rte_cpu_to_be_32(0xffff), addr}};
@@ -130,6 +181,29 @@ static inline union rp_ip net_ip_from32(uint32_t addr)
 
 /** Queues a finished frame; take. False: full, dropped and counted. */
 bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control);
+/** The same for a frame with its Ethernet header, which gets the tag: ARP, neighbour discovery. */
+bool net_tx_own(struct rp_net *net, struct rte_mbuf *m);
+/** Room for the tag in front, where there is one; before the packet may have to wait. */
+static inline void net_tag_room(const struct rp_net *net, struct rte_mbuf *m)
+{
+	if (__builtin_expect(net->iface.vlan, 0)) {
+		rte_pktmbuf_prepend(m, NET_TAG_BYTES);
+		if (m->l2_len)
+			m->l2_len += NET_TAG_BYTES;
+	}
+}
+/** Writes Ethernet header and tag. */
+static inline void net_link_header(
+	const struct rp_net *net, struct rte_mbuf *m, const struct net_eth *eth)
+{
+	uint8_t *p = rte_pktmbuf_mtod(m, uint8_t *);
+
+	memcpy(p, eth, NET_ETH_BYTES);
+	if (__builtin_expect(net->iface.vlan, 0)) {
+		net_store32(p + 12, rte_cpu_to_be_32(NET_ETHERTYPE_VLAN << 16 | net->iface.vlan));
+		memcpy(p + 16, &eth->type, 2);
+	}
+}
 /** A control mbuf with `length` bytes appended and room in front, or NULL, counted. */
 struct rte_mbuf *net_alloc_control(struct rp_net *net, uint16_t length);
 struct rte_mbuf *net_pull_chain(struct rp_net *net, struct rte_mbuf *m, uint32_t length);
@@ -141,6 +215,23 @@ static inline struct rte_mbuf *net_pull(struct rp_net *net, struct rte_mbuf *m, 
 /** Cuts the chain behind `length` bytes; `length` is at most what it has and not 0. */
 void net_trim_to(struct rte_mbuf *m, uint32_t length);
 
+/* addr.c */
+
+/** Takes the addresses out of net->iface. False: one is wrong, or there is none. */
+bool net_addrs_init(struct rp_net *net);
+/** Begins to announce, or to watch for duplicates. */
+void net_addrs_start(struct rp_net *net, uint64_t now_ns);
+void net_addrs_poll(struct rp_net *net, uint64_t now_ns);
+/** Its index, whatever its state; -1: not ours. */
+int net_addr_find(const struct rp_net *net, const union rp_ip *ip);
+/** All nodes, or solicited node of an address of ours: a group that we are in. */
+bool net_in_group(const struct rp_net *net, const union rp_ip *ip);
+union rp_ip net_solicited_node(const union rp_ip *ip);
+/** In a prefix of ours, and an address that a host can have. */
+bool net_on_link(const struct rp_net *net, const union rp_ip *ip);
+/** RFC 1122 3.3.1, RFC 4861 5.2. 0, -EADDRNOTAVAIL or -ENETUNREACH. */
+int net_next_hop(const struct rp_net *net, const union rp_ip *remote, union rp_ip *hop);
+
 /* neigh.c */
 
 int neigh_table_init(struct rp_net *net);
@@ -149,36 +240,102 @@ void neigh_table_free(struct rp_net *net);
 struct rp_neigh *neigh_find(struct rp_net *net, const union rp_ip *ip);
 /** The next hop's entry towards `remote`, made where there is none. NULL and errno. */
 struct rp_neigh *neigh_towards(struct rp_net *net, const union rp_ip *remote, uint64_t now_ns);
-/**
- * What an ARP packet said. `solicited`: it answers us. `create`: worth an entry where there is
- * none.
- */
-void neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6], bool solicited,
-	bool create, uint64_t now_ns);
+/** What an ARP packet or a message of neighbour discovery said. */
+struct neigh_news {
+	const union rp_ip *ip;
+	const uint8_t *mac; /* NULL: it did not say */
+	bool solicited;	    /* it answers somebody here */
+	bool override;	    /* it counts against what is known (RFC 4861 7.2.5) */
+	bool create;	    /* worth an entry where there is none */
+};
+void neigh_learn(struct rp_net *net, const struct neigh_news *news, uint64_t now_ns);
+/** Configured ones. -ENOSPC, -EINVAL. */
+int neigh_set_static(struct rp_net *net, const struct rp_net_neighbour *neighbour);
 /** Sends `m`, complete but for the Ethernet header's content, or keeps it. Take. */
 void neigh_output(
 	struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, bool control, uint64_t now_ns);
 void neigh_poll(struct rp_net *net, uint64_t now_ns);
-/** Is the address in our subnet, neither its network nor its broadcast address? */
-bool neigh_on_link(const struct rp_net *net, uint32_t addr);
 
 /* arp.c */
 
 void arp_input(struct rp_net *net, struct rte_mbuf *m, uint64_t now_ns);
 /** Broadcast where `mac` is NULL. */
-void arp_request(struct rp_net *net, uint32_t target, const uint8_t *mac);
-void arp_announce(struct rp_net *net);
+void arp_request(struct rp_net *net, const union rp_ip *target, const uint8_t *mac);
+void arp_announce(struct rp_net *net, const union rp_ip *ip);
 
 /* ip.c */
 
 /** Takes an IPv4 frame. True: *out is for the layer above. */
 bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns);
 /** Writes a header without options, its checksum made unless the device does. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t ecn, uint32_t dst,
-	uint16_t total_length);
+void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t tos, uint32_t src,
+	uint32_t dst, uint16_t total_length);
+/**
+ * The checks of a TCP header that IPv4 and IPv6 share. m begins with the IP header; the TCP part is
+ * `length` bytes from `offset`. Take; true: *out has it. `pseudo`: sum of the pseudo header.
+ */
+bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
+	uint64_t pseudo, struct rp_net_packet *out);
 
 /* icmp.c */
 
 /** m: the IP packet, its header verified, the ICMP part `length` bytes from `offset`. */
 bool icmp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
-	uint32_t src, struct rp_net_packet *out, uint64_t now_ns);
+	uint32_t local, uint32_t src, struct rp_net_packet *out, uint64_t now_ns);
+/** May one more echo be answered now? */
+bool icmp_echo_allowed(struct rp_net *net, uint64_t now_ns);
+/** The echo reply's headers are in h: appends the request's data, which begins at `from` in m. */
+void icmp_echo_data(struct rte_mbuf *h, struct rte_mbuf *m, uint32_t from);
+/** Addresses aside, what an ICMP error says of the TCP segment that it quotes from byte l4. */
+void icmp_quoted(const uint8_t l4[8], struct rp_net_packet *out);
+
+/* ip6.c */
+
+#define NET_IP6_BYTES sizeof(struct net_ip6)
+
+/** Takes an IPv6 frame, whose sender's hardware address is `mac`. */
+bool ip6_input(struct rp_net *net, struct rte_mbuf *m, const uint8_t mac[6],
+	struct rp_net_packet *out, uint64_t now_ns);
+/** What an IPv6 header says beyond addresses and length. */
+struct ip6_meta {
+	uint8_t next_header, hop_limit, traffic_class;
+	uint32_t flow_label;
+};
+void ip6_fill(struct net_ip6 *ip, const struct ip6_meta *meta, const union rp_ip *src,
+	const union rp_ip *dst, uint16_t payload_length);
+/** Sum of the pseudo header (RFC 8200 8.1). */
+uint64_t ip6_pseudo(
+	const union rp_ip *src, const union rp_ip *dst, uint8_t next_header, uint16_t length);
+
+/* icmp6.c */
+
+/** A received ICMPv6 message: where it is and what the headers around it said. */
+struct icmp6_in {
+	struct rte_mbuf *m; /* begins with the IP header */
+	uint16_t offset, length;
+	uint8_t hop_limit;
+	union rp_ip src, dst;
+	int local;	    /* index of dst; -1: a multicast group */
+	bool from_us;	    /* src is an address of ours: somebody else may claim it */
+	const uint8_t *mac; /* who sent the frame */
+};
+/** Takes in->m. True: *out is for the layer above. */
+bool icmp6_input(
+	struct rp_net *net, struct icmp6_in *in, struct rp_net_packet *out, uint64_t now_ns);
+/**
+ * A control mbuf with Ethernet and IPv6 headers for an ICMPv6 message of `length` bytes, which is
+ * at *message, all zeros. NULL: none. To be finished by icmp6_send().
+ */
+struct rte_mbuf *icmp6_new(struct rp_net *net, const union rp_ip *src, const union rp_ip *dst,
+	uint16_t length, uint8_t **message);
+/** Makes the checksum and sends to a hardware address; NULL: to that of the group dst. */
+void icmp6_send(struct rp_net *net, struct rte_mbuf *m, const uint8_t *mac);
+
+/* nd.c */
+
+void nd_input(struct rp_net *net, const struct icmp6_in *in, uint8_t type, uint64_t now_ns);
+/** By multicast where `mac` is NULL. */
+void nd_solicit(struct rp_net *net, const union rp_ip *target, const uint8_t *mac);
+/** Is anybody else `ip`? (RFC 4862 5.4.2) */
+void nd_probe(struct rp_net *net, const union rp_ip *ip);
+void nd_announce(struct rp_net *net, const union rp_ip *ip);

@@ -291,6 +291,7 @@ static int tcp_config(
 {
 	const struct rp_conf_port *p = &n->conf->ports[port];
 	struct rp_port_info info;
+	uint8_t addr[16], gateway[4];
 
 	rp_port_info(n->ports[port], &info);
 	*t = (struct rp_tcp_config){
@@ -311,16 +312,18 @@ static int tcp_config(
 	random_bytes(&t->seed, sizeof(t->seed));
 	t->net.seed = t->seed;
 	if (p->ipv4[0] == '\0' ||
-		rp_conf_ip4net_parse(p->ipv4, t->net.iface.addr, &t->net.iface.prefix_length) ||
-		parse_ip4(p->gateway, t->net.iface.gateway) != 0) {
+		rp_conf_ip4net_parse(p->ipv4, addr, &t->net.iface.addresses[0].prefix_length) ||
+		parse_ip4(p->gateway, gateway) != 0) {
 		snprintf(f->error, f->error_size,
 			"ports[%u].ipv4: a port needs an IPv4 address, as 10.0.0.1/24", port);
 		return fail(f, RP_EXIT_PORT, NULL);
 	}
-	if (n->record.tcp.family == 0) {
-		n->record.tcp = (struct rp_endpoint){.family = 4, .port = n->conf->links.listen};
-		memcpy(n->record.tcp.addr, t->net.iface.addr, 4);
-	}
+	t->net.iface.addresses[0].ip = rp_ip_from4(addr);
+	if (p->gateway[0])
+		t->net.iface.gateway4 = rp_ip_from4(gateway);
+	if (n->record.tcp.family == 0)
+		n->record.tcp =
+			rp_ip_to_endpoint(&t->net.iface.addresses[0].ip, n->conf->links.listen);
 	return 0;
 }
 

@@ -17,17 +17,23 @@ struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
 {
 	struct flow_key key = {.remote_port = peer->port, .local_port = local_port};
 	struct tcp_conn *c;
+	int local;
 
-	if (peer->family != 4 || peer->port == 0) {
-		errno = peer->family != 4 ? EAFNOSUPPORT : EINVAL;
+	if (rp_ip_from_endpoint(&key.remote, peer) || peer->port == 0) {
+		errno = peer->port != 0 ? EAFNOSUPPORT : EINVAL;
 		return NULL;
 	}
+	local = rp_net_source(s->net, &key.remote);
+	if (local < 0) {
+		errno = -local;
+		return NULL;
+	}
+	key.local = (uint32_t)local;
 	if (s->conn_free == FLOW_NONE) {
 		s->counters->drop_nomem++;
 		errno = ENOBUFS;
 		return NULL;
 	}
-	key.remote = rp_ip_from4(peer->addr);
 	if (local_port != 0 &&
 		flow_find(&s->flows, &key, flow_hash(&s->flows, &key)) != FLOW_NONE) {
 		errno = EADDRINUSE;

@@ -17,7 +17,7 @@
 struct flow_key {
 	union rp_ip remote;
 	uint16_t local_port, remote_port; /* host byte order */
-	uint32_t local;			  /* index of the local address; 0 */
+	uint32_t local;			  /* index of the local address */
 };
 _Static_assert(sizeof(struct flow_key) == 24, "hashed as three words");
 

@@ -36,11 +36,11 @@ static void info_sizes(const struct tcp_conn *c, struct rp_tcp_info *i)
 void rp_tcp_conn_info(const struct rp_conn *conn, struct rp_tcp_info *info)
 {
 	const struct tcp_conn *c = tcp_conn_of(conn);
-	const struct rp_net_interface *iface = rp_net_interface(tcp_stack_of(c)->net);
+	const union rp_ip *local = rp_net_local(tcp_stack_of(c)->net, c->key.local);
 
 	*info = (struct rp_tcp_info){
-		.local = {.family = 4, .port = c->key.local_port},
-		.peer = {.family = 4, .port = c->key.remote_port},
+		.local = rp_ip_to_endpoint(local, c->key.local_port),
+		.peer = rp_ip_to_endpoint(&c->key.remote, c->key.remote_port),
 		.state = tcp_state_name(c->state),
 		.passive = c->flags & TCPF_PASSIVE,
 		.srtt_ns = c->srtt_ns,
@@ -62,8 +62,6 @@ void rp_tcp_conn_info(const struct rp_conn *conn, struct rp_tcp_info *info)
 		.deadline_ns = tcp_deadline(c),
 		.timer = tcp_timer_name(c->timer),
 	};
-	memcpy(info->local.addr, iface->addr, 4);
-	memcpy(info->peer.addr, &c->key.remote.b[12], 4);
 	info_sizes(c, info);
 }
 

@@ -407,11 +407,12 @@ void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 static void icmp_too_big(struct tcp_conn *c, uint16_t mtu)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
-	uint32_t overhead = 40 + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
+	uint32_t overhead =
+		rp_net_overhead(&c->key.remote) + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
 	struct rp_list *l, *next;
 
 	/* Smaller ones are more likely an attack than a path (RFC 5927 7.2). */
-	if (mtu < RP_NET_MTU_MIN || mtu - overhead >= c->mss || !tcp_synchronized(c)) {
+	if (mtu < tcp_mtu_min(&c->key) || mtu - overhead >= c->mss || !tcp_synchronized(c)) {
 		s->counters->drop_icmp_invalid++;
 		return;
 	}
@@ -426,6 +427,7 @@ void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t no
 {
 	struct flow_key key = {
 		.remote = p->remote,
+		.local = p->local,
 		.local_port = p->local_port,
 		.remote_port = p->remote_port,
 	};

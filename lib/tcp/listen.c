@@ -4,8 +4,9 @@
 #include <tcp/siphash.h>
 #include <tcp/tcp_priv.h>
 
-#define MSS_DEFAULT 536 /* RFC 9293 3.7.1, MUST-15 */
-#define MSS_LEAST 88	/* below, headers would cost more than they carry */
+#define MSS_DEFAULT 536	  /* RFC 9293 3.7.1, MUST-15 */
+#define MSS_DEFAULT6 1220 /* ... over IPv6 */
+#define MSS_LEAST 88	  /* below, headers would cost more than they carry */
 
 uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns)
 {
@@ -62,7 +63,8 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	const struct tcp_options *o = &in->opt;
-	uint32_t mss = o->has_mss ? RP_MAX(o->mss, MSS_LEAST) : MSS_DEFAULT;
+	uint32_t fallback = rp_ip_is4(&c->key.remote) ? MSS_DEFAULT : MSS_DEFAULT6;
+	uint32_t mss = o->has_mss ? RP_MAX(o->mss, MSS_LEAST) : fallback;
 
 	if (!o->has_ts)
 		c->flags &= ~TCPF_TS;

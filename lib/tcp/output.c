@@ -72,6 +72,22 @@ static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
 	return m;
 }
 
+/* What the network layer adds: addresses, checksum, and the two bits for ECN. */
+static void out_segment(struct rp_tcp_stack *s, struct rp_neigh *neigh, const struct flow_key *key,
+	struct rte_mbuf *m, unsigned options, uint32_t payload_sum, uint8_t ecn, uint64_t now_ns)
+{
+	struct rp_net_segment segment = {
+		.remote = &key->remote,
+		.local = key->local,
+		.payload_sum = payload_sum,
+		.tcp_length = (uint16_t)(TCP_HEADER_BYTES + options),
+		.ecn = ecn,
+	};
+
+	s->counters->tx_segments++;
+	rp_net_output_tcp(s->net, neigh, m, &segment, now_ns);
+}
+
 static uint8_t *out_options(struct rte_mbuf *m)
 {
 	return rte_pktmbuf_mtod_offset(m, uint8_t *, TCP_OUT_HEADERS);
@@ -106,13 +122,11 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	m->pkt_len = m->data_len;
 	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
 	out_acked(c, sacks);
-	s->counters->tx_segments++;
 	if (flags & TCP_RST)
 		s->counters->rst_sent++;
 	else
 		s->counters->acks_sent++;
-	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-		RP_NET_ECN_NONE, &c->key.remote, 0, now_ns);
+	out_segment(s, c->neigh, &c->key, m, options, 0, RP_NET_ECN_NONE, now_ns);
 	return true;
 }
 
@@ -147,17 +161,18 @@ static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
 	uint16_t headers = TCP_OUT_HEADERS + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
+	uint16_t more = rp_net_headroom_more(&s->net_config.iface, &c->key.remote);
 
 	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0 ||
 		p->next || p->data_len != t->length || !RTE_MBUF_DIRECT(p) ||
-		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers ||
+		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more ||
 		out_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
 		return NULL;
 	out_sum(s, t);
 	p->data_off = (uint16_t)(p->data_off - headers);
 	p->data_len = (uint16_t)(p->data_len + headers);
 	p->pkt_len = p->data_len;
-	t->offset = headers;
+	t->offset = (uint32_t)headers + more; /* the network layer adds more in front */
 	tcp_mbuf_ref(p);
 	return p;
 }
@@ -284,9 +299,7 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		tcp_window_select(c, syn), options);
 	out_account(c, t, now_ns);
 	out_acked(c, sacks);
-	s->counters->tx_segments++;
-	rp_net_output_tcp(s->net, c->neigh, m, (uint16_t)(TCP_HEADER_BYTES + options), ecn,
-		&c->key.remote, t->length > 0 ? t->sum : 0, now_ns);
+	out_segment(s, c->neigh, &c->key, m, options, t->length > 0 ? t->sum : 0, ecn, now_ns);
 	return true;
 }
 
@@ -308,9 +321,7 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
 		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
-		s->counters->tx_segments++;
-		rp_net_output_tcp(s->net, neigh, m, (uint16_t)(TCP_HEADER_BYTES + options),
-			RP_NET_ECN_NONE, &r->key->remote, 0, now_ns);
+		out_segment(s, neigh, r->key, m, options, 0, RP_NET_ECN_NONE, now_ns);
 	}
 	rp_neigh_unref(s->net, neigh, &nobody);
 }

@@ -207,7 +207,8 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 	uint32_t start = in->seq, skip = 0, length = in->length;
 
 	in->m = NULL;
-	c->rcv_mss = (uint16_t)RP_MIN(RP_MAX((uint32_t)c->rcv_mss, length), (uint32_t)s->mss);
+	c->rcv_mss = (uint16_t)RP_MIN(
+		RP_MAX((uint32_t)c->rcv_mss, length), s->net_config.iface.mtu - 40u);
 	if (rp_seq_lt(start, c->rcv_nxt)) {
 		skip = RP_MIN(c->rcv_nxt - start, length);
 		tcp_note_duplicate(c, start, start + skip, now_ns);

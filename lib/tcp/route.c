@@ -55,9 +55,10 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 	if (ecn == RP_ECN_ASK)
 		c->ecn |= TCP_ECN_ASK | TCP_ECN_ASKED;
 	c->quick_acks = PICK(ack_profile) == RP_ACK_QUICK ? QUICK_ACKS : 0;
-	c->mss_max = s->mss;
+	c->mss_max = tcp_mss_of(s, &c->key);
 	if (mtu)
-		c->mss_max = (uint16_t)RP_MIN(c->mss_max, RP_MAX(mtu, RP_NET_MTU_MIN) - 40u);
+		c->mss_max = (uint16_t)RP_MIN(c->mss_max,
+			RP_MAX(mtu, tcp_mtu_min(&c->key)) - rp_net_overhead(&c->key.remote));
 	c->mss = (uint16_t)(c->mss_max - TCP_TS_BYTES);
 	c->rcv_mss = RP_MIN(536, c->mss);
 	c->cwnd = tcp_initial_window(c);

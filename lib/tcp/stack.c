@@ -60,8 +60,8 @@ static bool stack_config_ok(const struct rp_tcp_config *c)
 	       c->port_first <= c->port_last && c->receive_buffer_bytes <= 1u << 30 &&
 	       c->receive_buffer_bytes >= 2048 && c->send_buffer_bytes <= 1u << 30 &&
 	       c->send_buffer_bytes >= 2048 && c->unsent_bytes_max >= 2048 &&
-	       c->receive_shift_least <= TCP_SHIFT_MAX &&
-	       c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
+	       c->receive_shift_least <= TCP_SHIFT_MAX && c->ooo_mbufs_max <= 32768 &&
+	       c->net.header_pool &&
 	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
 		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
 			       TCP_OPTIONS_MAX &&
@@ -159,7 +159,6 @@ struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t 
 		errno = error;
 		return NULL;
 	}
-	s->mss = (uint16_t)(s->net_config.iface.mtu - 40);
 	return s;
 }
 
@@ -203,6 +202,7 @@ void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uin
 				packets[i].m, const struct tcp_header *, packets[i].l4_offset);
 			keys[i] = (struct flow_key){
 				.remote = packets[i].remote,
+				.local = packets[i].local,
 				.local_port = rte_be_to_cpu_16(h->dst_port),
 				.remote_port = rte_be_to_cpu_16(h->src_port),
 			};
@@ -222,11 +222,10 @@ void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uin
 static bool serve_accept(struct tcp_conn *c, uint64_t now_ns)
 {
 	struct tcp_listener *l = c->listener;
-	struct rp_endpoint peer = {.family = 4, .port = c->key.remote_port};
+	struct rp_endpoint peer = rp_ip_to_endpoint(&c->key.remote, c->key.remote_port);
 	const struct rp_conn_events *events = NULL;
 	void *ctx = NULL;
 
-	memcpy(peer.addr, &c->key.remote.b[12], 4);
 	c->flags &= ~TCPF_EV_ACCEPT;
 	tcp_half_open_done(c);
 	if (l->accept(l->ctx, &c->base, &peer, &events, &ctx, now_ns) || !events) {

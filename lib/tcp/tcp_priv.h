@@ -388,7 +388,6 @@ struct rp_tcp_stack {
 	uint32_t tw_free, tw_count, tw_first, tw_last;
 	struct tcp_listener *listeners;
 
-	uint16_t mss; /* of our interface, no options */
 	uint8_t rcv_shift;
 	uint32_t port_counter;
 	struct tcp_bucket rst, challenge;
@@ -430,6 +429,18 @@ static inline uint32_t tcp_ts_now(uint64_t now_ns)
 static inline bool tcp_synchronized(const struct tcp_conn *c)
 {
 	return c->state >= TCPS_ESTABLISHED;
+}
+
+/** Payload of a segment without options that our interface takes: what we tell the peer. */
+static inline uint16_t tcp_mss_of(const struct rp_tcp_stack *s, const struct flow_key *key)
+{
+	return (uint16_t)(s->net_config.iface.mtu - rp_net_overhead(&key->remote));
+}
+
+/** No path is smaller: what says so is not believed. */
+static inline uint32_t tcp_mtu_min(const struct flow_key *key)
+{
+	return rp_ip_is4(&key->remote) ? RP_NET_MTU_MIN : RP_NET_MTU6_MIN;
 }
 
 /** Bytes queued that the peer has not acknowledged. */

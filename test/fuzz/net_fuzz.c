@@ -134,9 +134,8 @@ static void drain(struct rp_net *net)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rp_reader r = rp_reader_of(data, size);
-	struct rp_net_config config = {.header_pool = NULL,
-		.neighbours_max = 4,
-		.iface = {.mtu = 1500, .prefix_length = 24}};
+	struct rp_net_config config = {
+		.header_pool = NULL, .neighbours_max = 4, .iface = {.mtu = 1500}};
 	uint64_t now_ns = 1000 * RP_NS_PER_S;
 	struct rp_net *net;
 	unsigned before;
@@ -146,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	before = rte_mempool_avail_count(pool);
 	config.header_pool = pool;
 	memcpy(config.iface.mac, mac, 6);
-	memcpy(config.iface.addr, addr, 4);
+	config.iface.addresses[0] =
+		(struct rp_net_address){.ip = rp_ip_from4(addr), .prefix_length = 24};
 	net = rp_net_create(&config, now_ns);
 	RP_ASSERT(net);
 	for (unsigned i = 0; i < 64 && rp_reader_left(&r) > 4; i++) {

@@ -389,7 +389,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz z = {.now_ns = 1000 * RP_NS_PER_S, .r = rp_reader_of(data, size)};
 	struct rp_tcp_config config = {
-		.net = {.iface = {.mtu = 1500, .prefix_length = 24}, .neighbours_max = 4},
+		.net = {.iface = {.mtu = 1500}, .neighbours_max = 4},
 		.connections_max = 8,
 		.listeners_max = 2,
 		.time_wait_max = 4,
@@ -412,14 +412,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	config.net.header_pool = headers;
 	config.net.payload_pool = payloads;
 	memcpy(config.net.iface.mac, our_mac, 6);
-	memcpy(config.net.iface.addr, (const uint8_t[4]){10, 0, 0, 1}, 4);
+	config.net.iface.addresses[0] =
+		(struct rp_net_address){.ip = RP_IP4(10, 0, 0, 1), .prefix_length = 24};
 	z.stack = rp_tcp_create(&config, z.now_ns);
 	RP_ASSERT(z.stack);
 	z.t = rp_tcp_transport(z.stack);
 	for (unsigned i = 0; i < CONNS; i++)
 		z.c[i] = (struct fuzz_conn){.local_port = 80, .remote_port = (uint16_t)(1000 + i)};
 	RP_ASSERT(z.t->ops->listen(z.t, 80, NULL, on_accept, &z) == 0);
-	rp_net_neigh_learn(rp_tcp_net(z.stack), &peer, peer_mac, z.now_ns);
+	rp_net_neigh_learn(rp_tcp_net(z.stack), &peer, peer_mac, true, z.now_ns);
 	run(&z);
 	rte_pktmbuf_free_bulk(z.hog, z.hogged);
 	rp_tcp_destroy(z.stack);

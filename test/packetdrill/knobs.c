@@ -175,10 +175,9 @@ static void stack_interface(struct rp_net_interface *i, const struct rp_endpoint
 
 	if (memcmp(a, any, 4) == 0)
 		a = pd.knobs.local4.addr;
-	memcpy(i->addr, a, 4);
-	memcpy(i->gateway, a, 4);
-	i->gateway[3] = a[3] == 1 ? 254 : 1;
-	i->prefix_length = 16;
+	i->addresses[0] = (struct rp_net_address){.ip = rp_ip_from4(a), .prefix_length = 16};
+	i->gateway4 = i->addresses[0].ip;
+	i->gateway4.b[15] = a[3] == 1 ? 254 : 1;
 	i->mtu = pd.knobs.mtu;
 }
 

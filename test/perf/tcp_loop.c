@@ -90,8 +90,8 @@ static void make_end(unsigned i)
 	struct rp_tcp_config c = {
 		.net = {.iface = {.mtu = 1500,
 				.mac = {2, 0, 0, 0, 0, (uint8_t)i},
-				.addr = {10, 0, 0, (uint8_t)(i + 1)},
-				.prefix_length = 24}},
+				.addresses = {{.ip = RP_IP4(10, 0, 0, (uint8_t)(i + 1)),
+					.prefix_length = 24}}}},
 		.seed = i,
 	};
 

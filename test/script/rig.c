@@ -47,9 +47,9 @@ static void rig_pools_free(struct rig *rig)
 static void rig_neighbour(struct rig *rig)
 {
 	const struct rp_net_interface *iface = &rig->config.tcp.net.iface;
-	union rp_ip ip = rp_ip_from4(iface->gateway);
 
-	rp_net_neigh_learn(rp_tcp_net(rig->stack), &ip, rig_peer_mac, rig->now_ns);
+	rp_net_neigh_learn(
+		rp_tcp_net(rig->stack), &iface->gateway4, rig_peer_mac, true, rig->now_ns);
 }
 
 struct rig *rig_new(const struct rig_config *config)

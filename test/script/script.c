@@ -190,9 +190,9 @@ static void script_begin(struct script *s)
 	if (s->rig)
 		return;
 	memcpy(c->secret, secret, sizeof(c->secret));
-	memcpy(c->net.iface.addr, (const uint8_t[]){10, 0, 0, 1}, 4);
-	memcpy(c->net.iface.gateway, (const uint8_t[]){10, 0, 0, 2}, 4);
-	c->net.iface.prefix_length = 24;
+	c->net.iface.addresses[0] =
+		(struct rp_net_address){.ip = RP_IP4(10, 0, 0, 1), .prefix_length = 24};
+	c->net.iface.gateway4 = (union rp_ip)RP_IP4(10, 0, 0, 2);
 	s->config.on_packet = packet_out;
 	s->config.on_fault = rig_fault;
 	s->config.ctx = s;

@@ -454,8 +454,8 @@ static void tcp_config(struct sim_node *n, struct rp_tcp_config *t)
 	*t = (struct rp_tcp_config){
 		.net = {.iface = {.mac = {2, 0, 0, 0, 0, (uint8_t)(n->index + 1)},
 				.mtu = 1500,
-				.addr = {10, 0, 0, (uint8_t)(n->index + 1)},
-				.prefix_length = 24},
+				.addresses = {{.ip = RP_IP4(10, 0, 0, (uint8_t)(n->index + 1)),
+					.prefix_length = 24}}},
 			.header_pool = n->frame_pool,
 			.control_pool = n->frame_pool,
 			.payload_pool = n->queue_pool,

@@ -342,7 +342,6 @@ static int make_stack(void)
 	rp_port_info(port, &i);
 	c = (struct rp_tcp_config){
 		.net = {.iface = {.mtu = i.mtu,
-				.prefix_length = 24,
 				.rx_csum = true,
 				.tx_csum_ip = i.flags & RP_PORT_TX_IPV4_CKSUM,
 				.tx_csum_tcp = i.flags & RP_PORT_TX_TCP_CKSUM},
@@ -357,7 +356,8 @@ static int make_stack(void)
 		.seed = opt.seed,
 	};
 	memcpy(c.net.iface.mac, i.mac, sizeof(i.mac));
-	memcpy(c.net.iface.addr, opt.addr, sizeof(opt.addr));
+	c.net.iface.addresses[0] =
+		(struct rp_net_address){.ip = rp_ip_from4(opt.addr), .prefix_length = 24};
 	if (getrandom(c.secret, sizeof(c.secret), 0) != sizeof(c.secret))
 		return -EIO;
 	stack = rp_tcp_create(&c, clock_ns());

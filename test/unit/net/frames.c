@@ -17,7 +17,7 @@ int bench_eal(void)
 	return rte_eal_init(11, argv) < 0 ? -1 : 0;
 }
 
-static void on_neigh(void *ctx, const union rp_ip *ip, const uint8_t mac[6])
+static void on_neigh(void *ctx, const union rp_ip *ip, const uint8_t mac[6], bool confirmed)
 {
 	((struct bench *)ctx)->learned++;
 }
@@ -54,9 +54,9 @@ void bench_start(struct bench *b)
 	if (!b->pool)
 		abort();
 	memcpy(b->config.iface.mac, our_mac, 6);
-	memcpy(b->config.iface.addr, our_ip, 4);
-	memcpy(b->config.iface.gateway, (const uint8_t[]){10, 0, 0, 254}, 4);
-	b->config.iface.prefix_length = 24;
+	b->config.iface.addresses[0] =
+		(struct rp_net_address){.ip = rp_ip_from4(our_ip), .prefix_length = 24};
+	b->config.iface.gateway4 = (union rp_ip)RP_IP4(10, 0, 0, 254);
 	b->config.iface.mtu = 9000;
 	bench_restart(b);
 }
@@ -184,4 +184,15 @@ struct rte_mbuf *bench_packet(struct bench *b, uint32_t payload, uint16_t *sum)
 		rp_mbuf_append(&m, p);
 	}
 	return m;
+}
+
+void bench_output(struct bench *b, struct rp_neigh *n, struct rte_mbuf *m,
+	const union rp_ip *remote, uint32_t sum)
+{
+	struct rp_net_segment s = {
+		.remote = remote, .payload_sum = sum, .tcp_length = 20, .ecn = b->ecn};
+	int local = rp_net_source(b->net, remote);
+
+	s.local = local < 0 ? 0 : (uint32_t)local;
+	rp_net_output_tcp(b->net, n, m, &s, b->now_ns);
 }

@@ -11,6 +11,7 @@
 struct bench {
 	struct rte_mempool *pool;
 	struct rp_net_config config;
+	uint8_t ecn; /* of what bench_output() sends */
 	struct rp_net_counters counters;
 	struct rp_net *net;
 	uint64_t now_ns;
@@ -40,6 +41,9 @@ uint32_t frame_ip(uint8_t *f, uint8_t protocol, const void *payload, uint32_t n)
 uint32_t frame_tcp(uint8_t *f, uint32_t payload);
 /** Makes the IP header's and the TCP or ICMP checksum right. */
 void frame_seal(uint8_t *f);
+/** Sends a packet of bench_packet(). */
+void bench_output(struct bench *b, struct rp_neigh *n, struct rte_mbuf *m,
+	const union rp_ip *remote, uint32_t sum);
 /** A TCP packet of ours, ready for rp_net_output_tcp(), with `payload` bytes behind in a second
  * mbuf. */
 struct rte_mbuf *bench_packet(struct bench *b, uint32_t payload, uint16_t *sum);

@@ -83,7 +83,9 @@ static void each_fault_has_its_counter(void **state)
 	bench_start(&b);
 	DROPS(drop_not_for_us, f[5] = 9, false);
 	DROPS(drop_not_for_us, f[33] = 9, true);
-	DROPS(drop_ethertype, (f[12] = 0x81, f[13] = 0), false);
+	DROPS(drop_ethertype, (f[12] = 0x88, f[13] = 0xcc), false);
+	DROPS(drop_ethertype, (f[12] = 0x86, f[13] = 0xdd), false); /* without an address of it */
+	DROPS(drop_vlan, (f[12] = 0x81, f[13] = 0), false);
 	DROPS(drop_short, n = 13, false);
 	DROPS(drop_short, n = 30, false);
 	DROPS(drop_ip_header, f[14] = 0x65, false);
@@ -168,11 +170,12 @@ static void output_with_and_without_a_device(void **state)
 		b.config.iface.tx_csum_tcp = hw & 2;
 		bench_restart(&b);
 		assert_int_equal(rp_net_needs_sum(b.net), !(hw & 2));
-		rp_net_neigh_learn(b.net, &peer, peer_mac, b.now_ns);
+		rp_net_neigh_learn(b.net, &peer, peer_mac, false, b.now_ns);
 		rp_list_init(&user);
 		neigh = rp_neigh_ref(b.net, &peer, &user, b.now_ns);
 		m = bench_packet(&b, 777, &sum);
-		rp_net_output_tcp(b.net, neigh, m, 20, (uint8_t)hw, &peer, sum, b.now_ns);
+		b.ecn = (uint8_t)hw;
+		bench_output(&b, neigh, m, &peer, sum);
 		assert_int_equal(rp_net_tx(b.net, &m, 1), 1);
 		assert_int_equal(!!(m->ol_flags & RTE_MBUF_F_TX_IP_CKSUM), hw & 1);
 		assert_int_equal((m->ol_flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_TCP_CKSUM,
@@ -236,7 +239,7 @@ static void bad_configurations(void **state)
 	c.iface.mtu = 9001;
 	assert_null(rp_net_create(&c, 0));
 	c = b.config;
-	c.iface.prefix_length = 33;
+	c.iface.addresses[0].prefix_length = 33;
 	assert_null(rp_net_create(&c, 0));
 	c = b.config;
 	c.tx_queue_packets = 1000;
@@ -245,7 +248,7 @@ static void bad_configurations(void **state)
 	c.header_pool = NULL;
 	assert_null(rp_net_create(&c, 0));
 	c = b.config;
-	memset(c.iface.addr, 0, 4);
+	memset(&c.iface.addresses[0].ip, 0, 16);
 	assert_null(rp_net_create(&c, 0));
 	bench_end(&b);
 	rp_net_destroy(NULL);

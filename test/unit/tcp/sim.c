@@ -37,6 +37,32 @@ int sim_eal(void)
 	return rte_eal_init(11, argv) < 0 ? -1 : 0;
 }
 
+unsigned sim_family(void)
+{
+	const char *text = getenv("RP_FAMILY");
+
+	return text && strcmp(text, "6") == 0 ? 6 : 4;
+}
+
+struct rp_endpoint sim_endpoint(unsigned host, uint16_t port)
+{
+	struct rp_endpoint e = {.family = (uint8_t)sim_family(), .port = port};
+	uint8_t last = (uint8_t)(host + 1);
+
+	e.addr[0] = e.family == 6 ? 0xfd : 10;
+	e.addr[e.family == 6 ? 15 : 3] = last;
+	return e;
+}
+
+uint16_t sim_mtu(const struct sim_config *config)
+{
+	unsigned mtu = config->mtu ? config->mtu : 1500;
+
+	if (sim_family() == 6)
+		mtu = RP_MAX(mtu + 20u, (unsigned)RP_NET_MTU6_MIN);
+	return (uint16_t)RP_MIN(mtu, (unsigned)RP_NET_MTU_MAX);
+}
+
 static struct rte_mempool *sim_pool(const char *name, unsigned host, unsigned n, unsigned room)
 {
 	static unsigned serial;
@@ -57,7 +83,8 @@ static void sim_host_init(struct sim *s, unsigned i)
 	struct sim_host *h = &s->host[i];
 	struct rp_tcp_config c = s->config.tcp[i];
 	struct rp_net_interface *iface = &c.net.iface;
-	static const uint8_t mac[6] = {0x02, 0, 0, 0, 0, 0x10}, addr[4] = {10, 0, 0, 1};
+	static const uint8_t mac[6] = {0x02, 0, 0, 0, 0, 0x10};
+	struct rp_endpoint own = sim_endpoint(i, 0);
 
 	h->header_pool =
 		sim_pool("h", i, s->config.header_mbufs ? s->config.header_mbufs : 8191, 512);
@@ -82,10 +109,9 @@ static void sim_host_init(struct sim *s, unsigned i)
 	c.net.payload_pool = h->payload_pool;
 	memcpy(iface->mac, mac, 6);
 	iface->mac[5] = (uint8_t)(iface->mac[5] + i);
-	memcpy(iface->addr, addr, 4);
-	iface->addr[3] = (uint8_t)(iface->addr[3] + i);
-	iface->prefix_length = 24;
-	iface->mtu = s->config.mtu ? s->config.mtu : 1500;
+	SIM_CHECK(s, rp_ip_from_endpoint(&iface->addresses[0].ip, &own) == 0);
+	iface->addresses[0].prefix_length = own.family == 6 ? 64 : 24;
+	iface->mtu = sim_mtu(&s->config);
 	h->header_free = rte_mempool_avail_count(h->header_pool);
 	h->payload_free = rte_mempool_avail_count(h->payload_pool);
 	h->rx_free = rte_mempool_avail_count(h->rx_pool);
@@ -171,29 +197,49 @@ static uint32_t slow_sum(const uint8_t *p, uint32_t n, uint32_t sum)
 	return sum;
 }
 
-static void frame_parse(const struct sim *s, struct sim_frame_info *f)
+static void frame_parse_tcp(struct sim_frame_info *f, uint32_t offset, uint32_t length, uint8_t ecn)
 {
-	const uint8_t *ip = f->data + 14, *tcp;
-	uint32_t ihl, total, sum;
+	const uint8_t *tcp = f->data + offset;
 
-	if (f->length < 34 || f->data[12] != 8 || f->data[13] != 0)
-		return;
-	ihl = (ip[0] & 15) * 4u;
-	total = (uint32_t)ip[2] << 8 | ip[3];
-	SIM_CHECK(s, total + 14 == f->length && total <= (s->config.mtu ? s->config.mtu : 1500));
-	SIM_CHECK(s, slow_sum(ip, ihl, 0) == 0xffff);
-	if (ip[9] != 6)
-		return;
-	tcp = ip + ihl;
-	sum = slow_sum(ip + 12, 8, 6 + total - ihl);
-	SIM_CHECK(s, slow_sum(tcp, total - ihl, sum) == 0xffff);
-	f->l4 = 14 + ihl;
+	f->l4 = offset;
+	f->ecn = ecn;
 	f->seq = load32(tcp + 4);
 	f->ack = load32(tcp + 8);
 	f->flags = tcp[13];
 	f->window = (uint16_t)(tcp[14] << 8 | tcp[15]);
-	f->ecn = ip[1] & 3;
-	f->payload = total - ihl - (tcp[12] >> 4) * 4u;
+	f->payload = length - (tcp[12] >> 4) * 4u;
+}
+
+static void frame_parse6(const struct sim *s, struct sim_frame_info *f)
+{
+	const uint8_t *ip = f->data + 14;
+	uint32_t length = (uint32_t)ip[4] << 8 | ip[5];
+
+	SIM_CHECK(s, f->length >= 54 && length + 54 == f->length);
+	SIM_CHECK(s, length + 40 <= sim_mtu(&s->config) && ip[0] >> 4 == 6);
+	SIM_CHECK(s, slow_sum(ip + 40, length, slow_sum(ip + 8, 32, ip[6] + length)) == 0xffff);
+	if (ip[6] == 6)
+		frame_parse_tcp(f, 54, length, ip[1] >> 4 & 3);
+}
+
+static void frame_parse(const struct sim *s, struct sim_frame_info *f)
+{
+	const uint8_t *ip = f->data + 14;
+	uint32_t ihl, total, sum;
+
+	if (f->length > 14 && f->data[12] == 0x86 && f->data[13] == 0xdd)
+		frame_parse6(s, f);
+	if (f->length < 34 || f->data[12] != 8 || f->data[13] != 0)
+		return;
+	ihl = (ip[0] & 15) * 4u;
+	total = (uint32_t)ip[2] << 8 | ip[3];
+	SIM_CHECK(s, total + 14 == f->length && total <= sim_mtu(&s->config));
+	SIM_CHECK(s, slow_sum(ip, ihl, 0) == 0xffff);
+	if (ip[9] != 6)
+		return;
+	sum = slow_sum(ip + 12, 8, 6 + total - ihl);
+	SIM_CHECK(s, slow_sum(ip + ihl, total - ihl, sum) == 0xffff);
+	frame_parse_tcp(f, 14 + ihl, total - ihl, ip[1] & 3);
 }
 
 static void frame_send(struct sim *s, unsigned from, struct rte_mbuf *m, uint64_t at_ns)
@@ -577,7 +623,8 @@ static int app_on_accept(void *ctx, struct rp_conn *c, const struct rp_endpoint 
 
 	if (a->conn || a->closed)
 		return -EBUSY;
-	SIM_CHECK(a->sim, peer->family == 4 && peer->addr[0] == 10);
+	SIM_CHECK(a->sim,
+		peer->family == sim_family() && peer->addr[0] == sim_endpoint(0, 0).addr[0]);
 	a->conn = c;
 	a->opened = true;
 	*events = &app_events;
@@ -598,8 +645,7 @@ int app_listen(struct app *a, uint16_t port, const struct rp_conn_options *optio
 int app_dial(struct app *a, uint16_t port, const struct rp_conn_options *options)
 {
 	struct rp_transport *t = rp_tcp_transport(a->sim->host[a->host].stack);
-	struct rp_endpoint peer = {
-		.family = 4, .port = port, .addr = {10, 0, 0, (uint8_t)(2 - a->host)}};
+	struct rp_endpoint peer = sim_endpoint(1 - a->host, port);
 
 	a->conn = t->ops->dial(t, &peer, options, &app_events, a, a->sim->now_ns);
 	return a->conn ? 0 : -errno;

@@ -87,6 +87,14 @@ struct sim_event {
 };
 
 int sim_eal(void);
+/**
+ * Of the addresses: 4, or 6 where the environment has RP_FAMILY=6. An MTU then is 20 bytes more, so
+ * that segments are as large as with IPv4.
+ */
+unsigned sim_family(void);
+/** Of a host: 10.0.0.1 or 2, fd00::1 or 2. */
+struct rp_endpoint sim_endpoint(unsigned host, uint16_t port);
+uint16_t sim_mtu(const struct sim_config *config);
 struct sim *sim_new(const struct sim_config *config);
 /** Runs until `until_ns` or until `done` says so (may be NULL). True: it did. */
 bool sim_run(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), void *ctx);

@@ -95,14 +95,16 @@ struct wire *wire_new(const struct sim_config *config)
 {
 	struct wire *w = calloc(1, sizeof(*w));
 	struct sim_config c = *config;
+	struct rp_endpoint e = sim_endpoint(1, 0);
+	union rp_ip peer;
 
 	c.tap = wire_tap;
 	c.tap_ctx = w;
 	w->out = calloc(WIRE_OUT_MAX, sizeof(*w->out));
 	w->sim = sim_new(&c);
-	rp_net_neigh_learn(rp_tcp_net(w->sim->host[0].stack),
-		&(union rp_ip){.b = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2}},
-		(const uint8_t[]){0x02, 0, 0, 0, 0, 0x11}, w->sim->now_ns);
+	SIM_CHECK(w->sim, rp_ip_from_endpoint(&peer, &e) == 0);
+	rp_net_neigh_learn(rp_tcp_net(w->sim->host[0].stack), &peer,
+		(const uint8_t[]){0x02, 0, 0, 0, 0, 0x11}, true, w->sim->now_ns);
 	w->iss = 0xfffffff0; /* wraps soon */
 	w->remote_port = 1234;
 	w->local_port = 80;
@@ -129,21 +131,52 @@ void wire_ip(struct wire *w, const void *packet, uint32_t length)
 {
 	uint8_t f[10000] = {0x02, 0, 0, 0, 0, 0x10, 0x02, 0, 0, 0, 0, 0x11, 8, 0};
 
+	if (*(const uint8_t *)packet >> 4 == 6) {
+		f[12] = 0x86;
+		f[13] = 0xdd;
+	}
 	memcpy(f + 14, packet, length);
 	sim_inject(w->sim, 0, f, 14 + length);
 	sim_turn(w->sim, 0);
 }
 
+/* An IP header between two hosts; returns its length. *sum: of the pseudo header. */
+static unsigned put_ip(
+	uint8_t *p, unsigned from, uint8_t protocol, uint8_t ecn, uint32_t l4_length, uint32_t *sum)
+{
+	struct rp_endpoint src = sim_endpoint(from, 0), dst = sim_endpoint(1 - from, 0);
+
+	if (src.family == 6) {
+		p[0] = 0x60;
+		p[1] = (uint8_t)(ecn << 4);
+		put16(p + 4, l4_length);
+		p[6] = protocol;
+		p[7] = 64;
+		memcpy(p + 8, src.addr, 16);
+		memcpy(p + 24, dst.addr, 16);
+		*sum = sum16(p + 8, 32, protocol + l4_length);
+		return 40;
+	}
+	p[0] = 0x45;
+	p[1] = ecn;
+	put16(p + 2, 20 + l4_length);
+	p[6] = 0x40;
+	p[8] = 64;
+	p[9] = protocol;
+	memcpy(p + 12, src.addr, 4);
+	memcpy(p + 16, dst.addr, 4);
+	put16(p + 10, ~sum16(p, 20, 0));
+	*sum = sum16(p + 12, 8, protocol + l4_length);
+	return 20;
+}
+
 void wire_send(struct wire *w, const struct wire_segment *s)
 {
-	uint8_t p[9200] = {0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1};
-	uint8_t *tcp = p + 20;
+	uint8_t p[9200] = {0}, *tcp;
 	unsigned header = 20 + s->options_length;
 	uint32_t l4 = header + s->length, sum;
 
-	p[1] = s->ecn;
-	put16(p + 2, 20 + l4);
-	put16(p + 10, ~sum16(p, 20, 0));
+	tcp = p + put_ip(p, 1, 6, s->ecn, l4, &sum);
 	put16(tcp, w->remote_port);
 	put16(tcp + 2, w->local_port);
 	put32(tcp + 4, s->seq);
@@ -155,9 +188,42 @@ void wire_send(struct wire *w, const struct wire_segment *s)
 		memcpy(tcp + 20, s->options, s->options_length);
 	if (s->length)
 		memcpy(tcp + header, s->data, s->length);
-	sum = sum16(p + 12, 8, 6 + l4);
 	put16(tcp + 16, ~sum16(tcp, l4, sum) ^ (s->bad_checksum ? 0x0101 : 0));
-	wire_ip(w, p, 20 + l4);
+	wire_ip(w, p, (uint32_t)(tcp - p) + l4);
+}
+
+/* ICMPv6 has numbers of its own (RFC 4443), and room for four bytes of MTU. */
+static void translate_icmp(uint8_t *type, uint8_t *code)
+{
+	if (*type == 11) {
+		*type = 3;
+	} else if (*code == 4) {
+		*type = 2;
+		*code = 0;
+	} else {
+		*type = 1;
+		*code = *code == 3 ? 4 : *code == 13 ? 1 : *code == 0 ? 0 : 3;
+	}
+}
+
+void wire_icmp(struct wire *w, uint8_t type, uint8_t code, uint16_t mtu, uint32_t seq)
+{
+	bool six = sim_family() == 6;
+	uint8_t p[200] = {0}, *icmp, *l4;
+	uint32_t sum, quoted, length = 8 + (six ? 40 : 20) + 8;
+
+	if (six)
+		translate_icmp(&type, &code);
+	icmp = p + put_ip(p, 1, six ? 58 : 1, 0, length, &sum);
+	icmp[0] = type;
+	icmp[1] = code;
+	put16(icmp + 6, mtu);
+	l4 = icmp + 8 + put_ip(icmp + 8, 0, 6, 0, 20, &quoted);
+	put16(l4, w->local_port);
+	put16(l4 + 2, w->remote_port);
+	put32(l4 + 4, seq);
+	put16(icmp + 2, ~sum16(icmp, length, six ? sum : 0));
+	wire_ip(w, p, (uint32_t)(icmp - p) + length);
 }
 
 void wire_put(struct wire *w, uint8_t flags, uint32_t seq, uint32_t ack, const void *data,

@@ -67,8 +67,13 @@ void wire_send(struct wire *w, const struct wire_segment *s);
 /** A plain one: flags, sequence numbers relative to ours and the stack's initial ones. */
 void wire_put(struct wire *w, uint8_t flags, uint32_t seq, uint32_t ack, const void *data,
 	uint32_t length);
-/** Raw frame from its IP header on. */
+/** Raw IPv4 or IPv6 packet. */
 void wire_ip(struct wire *w, const void *packet, uint32_t length);
+/**
+ * An ICMP error about a segment of the stack's with this sequence number: type and code of ICMP,
+ * which for IPv6 are translated; `mtu` where it says one.
+ */
+void wire_icmp(struct wire *w, uint8_t type, uint8_t code, uint16_t mtu, uint32_t seq);
 struct wire_out *wire_take(struct wire *w);
 /** Nothing more was sent. */
 void wire_none(struct wire *w);
