@@ -231,7 +231,8 @@ void rp_conf_help_man(FILE *out)
 		man_status(statuses[i].status, statuses[i].help, statuses[i].remedy, out);
 	fputs("\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n"
 	      "\tStop in order, within *stop.grace\\_ms*; a second one ends at once.\n\n"
-	      "*SIGHUP*\n\tNo effect: the configuration is read at start.\n\n"
+	      "*SIGHUP*\n\tLoads the certificates anew, as a change of their files does; the rest of the\n"
+	      "\tconfiguration is read at start.\n\n"
 	      "# FILES\n\n_config.yml_\n\tThe configuration, in the working directory.\n\n"
 	      "_/run/dpdk/ringpost-<uuid>_\n\tDPDK's files of the node; removed at its start and stop.\n",
 		out);

@@ -14,7 +14,6 @@
 #include <base/log.h>
 #include <ctl/ctl_priv.h>
 #include <gateway/gateway.h>
-#include <grpc/credentials.h>
 #include <services.h>
 
 #define RING_BUDGET 256
@@ -144,6 +143,7 @@ static void on_second(void *ctx)
 	struct rp_ctl *ctl = ctx;
 
 	rp_clock_publish(ctl->config.clock);
+	ctl_tls_check(ctl);
 	rp_loop_timer_in(ctl->loop, &ctl->second_timer, RP_NS_PER_S);
 }
 
@@ -199,7 +199,10 @@ static void on_signal(void *ctx, int signo)
 	struct rp_ctl *ctl = ctx;
 
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "signal %d", signo);
-	begin_stop(ctl);
+	if (signo == SIGHUP)
+		ctl_tls_reload(ctl);
+	else
+		begin_stop(ctl);
 }
 
 void rp_ctl_request_stop(struct rp_ctl *ctl)
@@ -242,44 +245,6 @@ static struct rp_hmap map_new(unsigned bits)
 	return h;
 }
 
-static bool wants_tls(const struct rp_conf *c)
-{
-	struct rp_conf_endpoint e;
-
-	for (unsigned i = 0; i < c->listen_client_urls.count; i++)
-		if (rp_conf_endpoint_parse(c->listen_client_urls.items[i], 2379, &e) == 0 && e.tls)
-			return true;
-	return false;
-}
-
-static int create_tls(struct rp_ctl *ctl, char *error, size_t error_size)
-{
-	const struct rp_conf *c = ctl->conf;
-	struct rp_grpc_tls_files server = {
-		.cert = c->tls.cert_file,
-		.key = c->tls.key_file,
-		.ca = c->tls.ca_file,
-		.require_client_cert = c->tls.client_cert_auth,
-	};
-	struct rp_grpc_tls_files peer = {
-		.cert = c->tls.peer_cert_file,
-		.key = c->tls.peer_key_file,
-		.ca = c->tls.peer_ca_file,
-	};
-
-	if (wants_tls(c)) {
-		ctl->tls_server = rp_grpc_tls_server(&server, error, error_size);
-		if (!ctl->tls_server)
-			return -EINVAL;
-	}
-	if (c->tls.peer_ca_file[0] != '\0') {
-		ctl->tls_peer = rp_grpc_tls_client(&peer, error, error_size);
-		if (!ctl->tls_peer)
-			return -EINVAL;
-	}
-	return 0;
-}
-
 static int create_server(struct rp_ctl *ctl)
 {
 	struct rp_grpc_server_config server = rp_grpc_server_config_default();
@@ -295,7 +260,9 @@ static int create_server(struct rp_ctl *ctl)
 
 	/* Peers ping each links.heartbeat_ms. */
 	server.client_ping_min_ns = 0;
+	server.accept_gzip = true;
 	server.limits.connections = ctl->conf->limits.connections;
+	server.limits.streams = ctl->conf->limits.streams_per_connection;
 	server.limits.message_bytes = etcd.request_bytes_max + (512u << 10);
 	ctl->server = rp_grpc_server_new(ctl->loop, &server);
 	if (!ctl->server)
@@ -340,6 +307,8 @@ static int create_control(struct rp_ctl *ctl)
 	memcpy(config.cluster_uuid, ctl->config.cluster_uuid, sizeof(config.cluster_uuid));
 	if (c->kv.initial_revision == RP_CONF_AUTO_U64)
 		config.kv.initial_revision = (int64_t)ctl_now(ctl).wall_us;
+	/* The node's own record is the first write, so that clients begin where etcd's do. */
+	config.kv.initial_revision--;
 	ctl->control = rp_control_create(&config, &ctl_control_ops, ctl);
 	return ctl->control ? 0 : -errno;
 }
@@ -364,6 +333,7 @@ static int create_loop(struct rp_ctl *ctl)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	rc = rp_loop_signals_add(ctl->loop, &ctl->signals, &set, on_signal, ctl);
 	if (rc)
 		return rc;
@@ -394,7 +364,7 @@ struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, si
 	if (rc == 0)
 		rc = create_control(ctl);
 	if (rc == 0)
-		rc = create_tls(ctl, error, error_size);
+		rc = ctl_tls_create(ctl, error, error_size);
 	if (rc == 0)
 		rc = create_server(ctl);
 	if (rc == 0)
@@ -438,6 +408,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	free(ctl->writes.chains);
 	rp_tls_config_unref(ctl->tls_server);
 	rp_tls_config_unref(ctl->tls_peer);
+	free(ctl->tls_listeners);
 	if (ctl->loop) {
 		rp_loop_task_cancel(&ctl->run_task);
 		rp_loop_timer_cancel(&ctl->run_timer);
@@ -475,6 +446,8 @@ int rp_ctl_listen(struct rp_ctl *ctl, char *error, size_t error_size)
 				address, strerror(-rc));
 			return rc;
 		}
+		if (e.tls)
+			ctl->tls_listeners[ctl->tls_listener_count++] = rc;
 		if (i == 0)
 			ctl->client_port = port;
 	}

@@ -94,6 +94,10 @@ struct rp_ctl {
 	struct rp_etcd_peer_backend peer_backend;
 	struct rp_control *control;
 	struct rp_tls_config *tls_server, *tls_peer;
+	/** Of the TLS files, as of their last load: a change of it loads them anew. */
+	uint64_t tls_stamp;
+	int *tls_listeners; /**< as many as there are listen_client_urls */
+	unsigned tls_listener_count;
 	struct ctl_peer *peers[RP_PEERS_MAX];
 	struct rp_loop_task peer_task;
 	struct rp_hmap proofs, writes;
@@ -164,6 +168,13 @@ void ctl_admin_destroy(struct rp_ctl *ctl);
 void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token);
 /** All metrics of the node from the newest snapshots. */
 void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+/* ctl_tls.c */
+int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size);
+/** New connections use what the files hold now; when that is no good, what they used before. */
+void ctl_tls_reload(struct rp_ctl *ctl);
+/** Reloads when a file has changed. */
+void ctl_tls_check(struct rp_ctl *ctl);
+
 /* ctl_metrics.c */
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m);
 

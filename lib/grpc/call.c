@@ -17,6 +17,8 @@
 		.valuelen = (l)                                                        \
 	}
 
+#define CALL_GZIP_BYTES_MIN 1024
+
 static struct rp_grpc_call *call_of(struct grpc_stream *s)
 {
 	return RP_CONTAINER_OF(s, struct rp_grpc_call, stream);
@@ -105,7 +107,7 @@ void grpc_call_submit_headers(struct rp_grpc_call *call)
 	struct rp_grpc_conn *conn = call_conn(call);
 	nghttp2_data_provider source = {
 		.source.ptr = &call->stream, .read_callback = grpc_stream_read};
-	nghttp2_nv nv[3] = {NV(":status", "200", 3), call_content_type(call)};
+	nghttp2_nv nv[4] = {NV(":status", "200", 3), call_content_type(call)};
 	size_t n = 2;
 
 	if (call->answered || conn->h2.dead)
@@ -114,6 +116,8 @@ void grpc_call_submit_headers(struct rp_grpc_call *call)
 	rp_list_unlink(&call->due_node);
 	if (conn->server->config.accept_gzip)
 		nv[n++] = NV("grpc-accept-encoding", "gzip", 4);
+	if (call->gzip)
+		nv[n++] = NV("grpc-encoding", "gzip", 4);
 	(void)nghttp2_submit_response(conn->h2.session, call->stream.id, nv, n, &source);
 	grpc_h2_post_flush(&conn->h2);
 }
@@ -305,6 +309,16 @@ static void call_begin_http(struct rp_grpc_call *call, const char *method, const
 		grpc_http_refuse(call->http, 415);
 }
 
+/* Answers are compressed for a client that compresses its requests and says that it takes it. */
+static bool call_wants_gzip(const struct rp_grpc_call *call)
+{
+	const char *sent = grpc_headers_get(&call->headers, "grpc-encoding", NULL);
+	const char *taken = grpc_headers_get(&call->headers, "grpc-accept-encoding", NULL);
+
+	return call_conn(call)->server->config.accept_gzip && sent && strcmp(sent, "gzip") == 0 &&
+	       taken && strstr(taken, "gzip");
+}
+
 static void call_start(struct rp_grpc_call *call)
 {
 	struct rp_grpc_conn *conn = call_conn(call);
@@ -312,6 +326,7 @@ static void call_start(struct rp_grpc_call *call)
 
 	if (m->message_bytes_max > 0)
 		call->stream.message_bytes_max = m->message_bytes_max;
+	call->gzip = call_wants_gzip(call);
 	conn->server->stats.calls_started++;
 	call->visible = true;
 	/* Streams answer with HEADERS before any message, unless they end first. */
@@ -530,6 +545,30 @@ void grpc_call_on_closed(struct grpc_stream *s, uint32_t error_code)
 
 /* The service's side. */
 
+/* Small answers gain nothing, and what does not shrink goes as it is. */
+static int call_push(
+	struct rp_grpc_call *call, void *data, size_t length, bool take, uint64_t cookie)
+{
+	struct grpc_stream *s = &call->stream;
+	uint8_t *small;
+	size_t small_length;
+	int error;
+
+	if (!call->gzip || length < CALL_GZIP_BYTES_MIN ||
+		grpc_gzip_deflate(data, length, &small, &small_length) < 0)
+		return grpc_stream_push(s, data, length, take, cookie);
+	if (small_length >= length) {
+		free(small);
+		return grpc_stream_push(s, data, length, take, cookie);
+	}
+	s->compressed = true;
+	error = grpc_stream_push(s, small, small_length, true, cookie);
+	s->compressed = false;
+	if (take)
+		free(data);
+	return error;
+}
+
 static int call_send(
 	struct rp_grpc_call *call, void *data, size_t length, bool take, uint64_t cookie)
 {
@@ -554,7 +593,7 @@ static int call_send(
 			free(data);
 		return -ENOBUFS;
 	}
-	error = grpc_stream_push(s, data, length, take, cookie);
+	error = call_push(call, data, length, take, cookie);
 	if (error == 0)
 		grpc_call_submit_headers(call);
 	return error;

@@ -54,7 +54,7 @@ static struct rp_span credentials_span(const struct credentials_file *f)
 static struct rp_tls_config *credentials_load(const struct rp_grpc_tls_files *files,
 	struct rp_tls_params *params, char *error, size_t error_size)
 {
-	const char *paths[] = {files->cert, files->key, files->ca};
+	const char *paths[] = {files->cert, files->key, files->ca, files->crl};
 	struct credentials_file f[RP_ARRAY_SIZE(paths)] = {0};
 	struct rp_tls_config *config = NULL;
 	char text[192];
@@ -69,6 +69,8 @@ static struct rp_tls_config *credentials_load(const struct rp_grpc_tls_files *fi
 		params->cert = credentials_span(&f[0]);
 		params->key = credentials_span(&f[1]);
 		params->ca = credentials_span(&f[2]);
+		params->crl = credentials_span(&f[3]);
+		params->suites = files->suites;
 		config = rp_tls_config_new(params, text, sizeof(text));
 		if (!config)
 			snprintf(error, error_size, "TLS of %s: %s",

@@ -14,6 +14,8 @@ struct rp_tls_config;
 struct rp_grpc_tls_files {
 	const char *cert, *key;
 	const char *ca;
+	const char *crl;	   /* of certificates that `ca` has taken back */
+	const char *const *suites; /* see rp_tls_params */
 	bool require_client_cert;
 	bool skip_verify;
 };

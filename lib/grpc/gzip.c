@@ -7,6 +7,33 @@
 #include "server_priv.h"
 
 #define GZIP_WINDOW_BITS (15 + 16) /* a gzip header is asked for */
+#define GZIP_MEMORY_LEVEL 8
+
+int grpc_gzip_deflate(const uint8_t *data, size_t length, uint8_t **out, size_t *out_length)
+{
+	z_stream z = {.next_in = (Bytef *)data, .avail_in = (uInt)length};
+	size_t size;
+	int ret;
+
+	if (length > UINT32_MAX / 2 || deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW_BITS,
+					       GZIP_MEMORY_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
+		return -ENOMEM;
+	size = deflateBound(&z, (uLong)length);
+	*out = malloc(size);
+	if (!*out) {
+		deflateEnd(&z);
+		return -ENOMEM;
+	}
+	z.next_out = *out;
+	z.avail_out = (uInt)size;
+	ret = deflate(&z, Z_FINISH);
+	*out_length = size - z.avail_out;
+	deflateEnd(&z);
+	if (ret == Z_STREAM_END)
+		return 0;
+	free(*out);
+	return -ENOMEM;
+}
 
 int grpc_gzip_inflate(
 	const uint8_t *data, size_t length, size_t size_max, uint8_t **out, size_t *out_length)

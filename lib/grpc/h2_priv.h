@@ -57,6 +57,7 @@ struct grpc_stream {
 	size_t unwritten; /* framed with a cookie, not written */
 	bool out_eof;	  /* nothing follows what is queued */
 	bool deferred;	  /* nghttp2 waits for resume */
+	bool compressed;  /* the message being pushed is */
 	bool raw;	  /* no gRPC prefixes: the body of an HTTP answer */
 	size_t room_wanted;
 	/* in */

@@ -113,7 +113,10 @@ struct rp_grpc_server_config {
 	bool client_ping_needs_call;
 	/** Time for preface and TLS handshake of a new connection. */
 	uint64_t handshake_timeout_ns;
-	/** Accept compressed requests (gzip); else UNIMPLEMENTED, which is what etcd does. */
+	/**
+	 * Accept compressed requests (gzip), and compress answers to those who send them; else
+	 * UNIMPLEMENTED, which is what etcd does.
+	 */
 	bool accept_gzip;
 };
 

@@ -104,6 +104,7 @@ struct rp_grpc_call {
 	bool done;     /* the service has finished, or was told of the end */
 	bool answered; /* response HEADERS are submitted */
 	bool got_message;
+	bool gzip; /* the client asked so, and takes it: answers are compressed */
 	/* Made from a plain request (bridge.c): the stream is not one of HTTP/2. */
 	const struct rp_grpc_bridge_ops *bridge;
 	void *bridge_ctx;
@@ -212,6 +213,8 @@ void grpc_http1_flushed(struct rp_grpc_conn *conn);
 void grpc_http1_end(struct rp_http_request *request);
 
 /* gzip.c */
+/** Makes a gzip message, malloc'd. 0 or -ENOMEM. */
+int grpc_gzip_deflate(const uint8_t *data, size_t length, uint8_t **out, size_t *out_length);
 /** Inflates a gzip message into malloc'd bytes. 0, -EINVAL, -E2BIG past `size_max`, -ENOMEM. */
 int grpc_gzip_inflate(
 	const uint8_t *data, size_t length, size_t size_max, uint8_t **out, size_t *out_length);

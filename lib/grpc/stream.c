@@ -111,7 +111,7 @@ int grpc_stream_push(
 	m->data = take ? (uint8_t *)data : (uint8_t *)(m + 1);
 	if (!take && length > 0)
 		memcpy(m->data, data, length);
-	m->prefix[0] = 0;
+	m->prefix[0] = s->compressed;
 	for (unsigned i = 0; i < 4; i++)
 		m->prefix[1 + i] = (uint8_t)(length >> (24 - 8 * i));
 	rp_list_init(&m->node);

@@ -42,7 +42,7 @@ struct rp_kv *rp_kv_create(const struct rp_kv_config *config)
 {
 	struct rp_kv *kv;
 
-	if (config->initial_revision < 1) {
+	if (config->initial_revision < 0) {
 		errno = EINVAL;
 		return NULL;
 	}

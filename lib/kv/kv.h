@@ -88,7 +88,7 @@ struct rp_kv_version *rp_kv_version_ref(struct rp_kv_version *v);
 void rp_kv_version_unref(struct rp_kv_version *v);
 
 struct rp_kv_config {
-	/** Revision of the empty store, at least 1: the first write gives one more. */
+	/** Revision of the empty store, not below 0: the first write gives one more. */
 	int64_t initial_revision;
 	/** A client's put that would exceed it raises NOSPACE; 0 = no quota. */
 	uint64_t quota_bytes;

@@ -69,6 +69,32 @@ static int config_parse_crt(mbedtls_x509_crt *crt, struct rp_span pem)
 	return ret > 0 ? MBEDTLS_ERR_X509_INVALID_FORMAT : ret;
 }
 
+static int config_parse_crl(mbedtls_x509_crl *crl, struct rp_span pem)
+{
+	char *text;
+	int ret;
+
+	if (pem.length == 0)
+		return 0;
+	text = config_text(pem);
+	if (!text)
+		return MBEDTLS_ERR_X509_ALLOC_FAILED;
+	/* A list in DER ends where it ends; PEM wants its terminator. */
+	if (memmem(pem.data, pem.length, "-----BEGIN", 10))
+		ret = mbedtls_x509_crl_parse(crl, (const unsigned char *)text, pem.length + 1);
+	else
+		ret = mbedtls_x509_crl_parse_der(crl, pem.data, pem.length);
+	free(text);
+	return ret;
+}
+
+/* As etcd: a list that has had its time still says who is revoked, and refuses nobody else. */
+static int config_stale_crl(void *ctx, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
+{
+	*flags &= ~(uint32_t)(MBEDTLS_X509_BADCRL_EXPIRED | MBEDTLS_X509_BADCRL_FUTURE);
+	return 0;
+}
+
 static int config_parse_key(mbedtls_pk_context *key, struct rp_span pem)
 {
 	char *text = config_text(pem);
@@ -103,6 +129,30 @@ static int config_set_alpn(struct rp_tls_config *c, const char *const *alpn)
 	return mbedtls_ssl_conf_alpn_protocols(&c->ssl, c->alpn);
 }
 
+/* Ours that are named, or all; IANA's names have '_' where mbedtls has '-'. */
+static int config_set_suites(struct rp_tls_config *c, const char *const *names)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; config_suites[i] != 0; i++) {
+		const char *ours = mbedtls_ssl_get_ciphersuite_name(config_suites[i]);
+		bool wanted = names == NULL;
+
+		for (unsigned j = 0; !wanted && names[j]; j++) {
+			const char *a = names[j], *b = ours;
+
+			while (*a && (*a == *b || (*a == '_' && *b == '-')))
+				a++, b++;
+			/* Go leaves the hash of CHACHA20's out. */
+			wanted = *a == 0 && (*b == 0 || strcmp(b, "-SHA256") == 0);
+		}
+		if (wanted && count < TLS_SUITES_MAX)
+			c->suites[count++] = config_suites[i];
+	}
+	mbedtls_ssl_conf_ciphersuites(&c->ssl, c->suites);
+	return count > 0 ? 0 : MBEDTLS_ERR_SSL_NO_USABLE_CIPHERSUITE;
+}
+
 static int config_setup(struct rp_tls_config *c, const struct rp_tls_params *p, const char **what)
 {
 	int ret;
@@ -125,7 +175,11 @@ static int config_setup(struct rp_tls_config *c, const struct rp_tls_params *p, 
 		&c->ssl, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
 	mbedtls_ssl_conf_max_version(
 		&c->ssl, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
-	mbedtls_ssl_conf_ciphersuites(&c->ssl, config_suites);
+	*what = "cipher suites";
+	ret = config_set_suites(c, p->suites);
+	if (ret != 0)
+		return ret;
+	*what = "configuration";
 	mbedtls_ssl_conf_renegotiation(&c->ssl, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
 	ret = config_set_alpn(c, p->alpn);
 	if (ret != 0)
@@ -135,7 +189,12 @@ static int config_setup(struct rp_tls_config *c, const struct rp_tls_params *p, 
 		ret = config_parse_crt(&c->ca, p->ca);
 		if (ret != 0)
 			return ret;
-		mbedtls_ssl_conf_ca_chain(&c->ssl, &c->ca, NULL);
+		*what = "crl";
+		ret = config_parse_crl(&c->crl, p->crl);
+		if (ret != 0)
+			return ret;
+		mbedtls_ssl_conf_verify(&c->ssl, config_stale_crl, NULL);
+		mbedtls_ssl_conf_ca_chain(&c->ssl, &c->ca, p->crl.length > 0 ? &c->crl : NULL);
 	}
 	if (p->cert.length == 0)
 		return p->server ? MBEDTLS_ERR_SSL_BAD_INPUT_DATA : 0;
@@ -169,6 +228,7 @@ struct rp_tls_config *rp_tls_config_new(
 	mbedtls_ssl_config_init(&c->ssl);
 	mbedtls_x509_crt_init(&c->cert);
 	mbedtls_x509_crt_init(&c->ca);
+	mbedtls_x509_crl_init(&c->crl);
 	mbedtls_pk_init(&c->key);
 	mbedtls_entropy_init(&c->entropy);
 	mbedtls_ctr_drbg_init(&c->drbg);
@@ -203,6 +263,7 @@ void rp_tls_config_unref(struct rp_tls_config *c)
 	mbedtls_ssl_config_free(&c->ssl);
 	mbedtls_x509_crt_free(&c->cert);
 	mbedtls_x509_crt_free(&c->ca);
+	mbedtls_x509_crl_free(&c->crl);
 	mbedtls_pk_free(&c->key);
 	mbedtls_ctr_drbg_free(&c->drbg);
 	mbedtls_entropy_free(&c->entropy);

@@ -40,12 +40,16 @@ struct rp_tls_params {
 	struct rp_span cert, key;
 	/** PEM of the authorities that the other side's certificate must come from. */
 	struct rp_span ca;
+	/** PEM or DER of certificates of `ca` that are not good any more; may be empty. */
+	struct rp_span crl;
 	/** Server: the client must show a certificate of `ca`. Without it one is not asked for. */
 	bool require_peer_cert;
 	/** Client: accept any certificate (etcdctl's --insecure-skip-tls-verify). */
 	bool skip_verify;
 	/** Protocol names in order of preference, NULL-terminated; NULL: no ALPN. Copied. */
 	const char *const *alpn;
+	/** Names of suites (IANA's), NULL-terminated, of those above; NULL: all of them. */
+	const char *const *suites;
 	/** Source of entropy, 0 on success; NULL: the system's. */
 	int (*entropy)(void *ctx, uint8_t *out, size_t length);
 	void *entropy_ctx;

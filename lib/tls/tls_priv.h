@@ -5,9 +5,12 @@
 #include <mbedtls/entropy.h>
 #include <mbedtls/pk.h>
 #include <mbedtls/ssl.h>
+#include <mbedtls/x509_crl.h>
 #include <mbedtls/x509_crt.h>
 
 #include <tls/tls.h>
+
+#define TLS_SUITES_MAX 8
 
 struct rp_tls_config {
 	unsigned refs;
@@ -15,10 +18,12 @@ struct rp_tls_config {
 	bool verify; /* the peer's certificate was asked for and must be good */
 	mbedtls_ssl_config ssl;
 	mbedtls_x509_crt cert, ca;
+	mbedtls_x509_crl crl;
 	mbedtls_pk_context key;
 	mbedtls_entropy_context entropy;
 	mbedtls_ctr_drbg_context drbg;
 	int (*entropy_fn)(void *ctx, uint8_t *out, size_t length);
 	void *entropy_ctx;
+	int suites[TLS_SUITES_MAX + 1];
 	const char **alpn; /* one block: pointers, then texts */
 };

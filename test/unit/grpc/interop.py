@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of other makes (grpc's C core, curl) against the server: interop.py <echo_server>."""
+import gzip
 import os
 import random
 import shutil
@@ -266,7 +267,25 @@ def test_gzip():
         expect(lambda: unary(bytes(30 << 20), compression=grpc.Compression.Gzip),
             grpc.StatusCode.RESOURCE_EXHAUSTED,
             "grpc: received message larger than max (2097153 vs. 2097152)")
-    server.stop()
+        # What was not asked for is not compressed, nor what does not shrink.
+        assert unary(data) == data
+        noise = os.urandom(5000)
+        assert unary(noise, compression=grpc.Compression.Gzip) == noise
+    packed = gzip.compress(data)
+    body = b"\1" + len(packed).to_bytes(4, "big") + packed
+    for accept, flag in (("identity, gzip", 1), ("identity", 0)):
+        got = curl("--http2-prior-knowledge", "-i", "-H", "content-type: application/grpc", "-H",
+            "grpc-encoding: gzip", "-H", f"grpc-accept-encoding: {accept}", "--data-binary", "@-",
+            f"http://{server.target}/test.Echo/Unary", data=body)
+        head, _, answer = got.partition(b"\r\n\r\n")
+        assert answer[0] == flag and (b"grpc-encoding: gzip" in head) == bool(flag), head
+        length = int.from_bytes(answer[1:5], "big")
+        message = answer[5:5 + length]
+        assert (gzip.decompress(message) if flag else message) == data
+        assert b"grpc-accept-encoding: gzip" in head
+    stats = server.stop()
+    # Once in full for the call without compression, once for the one that takes none.
+    assert 2 * len(data) < stats["bytes_out"] < 2.5 * len(data), stats["bytes_out"]
 
 
 def test_drain():

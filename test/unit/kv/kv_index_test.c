@@ -79,7 +79,7 @@ static void test_initial_revision(void **state)
 	assert_int_equal(kv_put(kv, "k", ""), 1001);
 	assert_int_equal(rp_kv_compact(kv, 1000), RP_KV_COMPACTED);
 	rp_kv_destroy(kv);
-	config.initial_revision = 0;
+	config.initial_revision = -1;
 	assert_null(rp_kv_create(&config));
 	rp_kv_destroy(NULL);
 }

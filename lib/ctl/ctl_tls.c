@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Certificates of clients' and peers' connections, and their change while the node runs. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <base/log.h>
+#include <ctl/ctl_priv.h>
+#include <grpc/credentials.h>
+
+static bool wants_server(const struct rp_conf *c)
+{
+	struct rp_conf_endpoint e;
+
+	for (unsigned i = 0; i < c->listen_client_urls.count; i++)
+		if (rp_conf_endpoint_parse(c->listen_client_urls.items[i], 2379, &e) == 0 && e.tls)
+			return true;
+	return false;
+}
+
+/* When and how large the files are, and which: a sum that differs when one was replaced. */
+static uint64_t stamp_of(const struct rp_conf *c)
+{
+	const char *paths[] = {c->tls.cert_file, c->tls.key_file, c->tls.ca_file, c->tls.crl_file,
+		c->tls.peer_cert_file, c->tls.peer_key_file, c->tls.peer_ca_file};
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(paths); i++) {
+		struct stat st = {0};
+		uint64_t parts[4];
+
+		if (paths[i][0] != '\0' && stat(paths[i], &st) < 0)
+			st.st_size = -1;
+		parts[0] = (uint64_t)st.st_mtim.tv_sec;
+		parts[1] = (uint64_t)st.st_mtim.tv_nsec;
+		parts[2] = (uint64_t)st.st_size;
+		parts[3] = (uint64_t)st.st_ino;
+		for (unsigned j = 0; j < RP_ARRAY_SIZE(parts); j++)
+			h = (h ^ parts[j]) * 0x100000001b3ull;
+	}
+	return h;
+}
+
+/* New configurations of what is wanted. 0, or -EINVAL with a text and neither of them. */
+static int load(const struct rp_conf *c, struct rp_tls_config **server, struct rp_tls_config **peer,
+	char *error, size_t error_size)
+{
+	struct rp_grpc_tls_files server_files = {
+		.cert = c->tls.cert_file,
+		.key = c->tls.key_file,
+		.ca = c->tls.ca_file,
+		.crl = c->tls.crl_file,
+		.require_client_cert = c->tls.client_cert_auth,
+	};
+	struct rp_grpc_tls_files peer_files = {
+		.cert = c->tls.peer_cert_file,
+		.key = c->tls.peer_key_file,
+		.ca = c->tls.peer_ca_file,
+	};
+
+	*server = *peer = NULL;
+	if (wants_server(c)) {
+		const char **suites = calloc(c->tls.cipher_suites.count + 1, sizeof(*suites));
+
+		if (!suites)
+			return -ENOMEM;
+		for (unsigned i = 0; i < c->tls.cipher_suites.count; i++)
+			suites[i] = c->tls.cipher_suites.items[i];
+		if (c->tls.cipher_suites.count > 0)
+			server_files.suites = suites;
+		*server = rp_grpc_tls_server(&server_files, error, error_size);
+		free(suites);
+		if (!*server)
+			return -EINVAL;
+	}
+	if (c->tls.peer_ca_file[0] != '\0') {
+		*peer = rp_grpc_tls_client(&peer_files, error, error_size);
+		if (!*peer) {
+			rp_tls_config_unref(*server);
+			*server = NULL;
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size)
+{
+	ctl->tls_listeners =
+		calloc(ctl->conf->listen_client_urls.count + 1, sizeof(*ctl->tls_listeners));
+	if (!ctl->tls_listeners)
+		return -ENOMEM;
+	ctl->tls_stamp = stamp_of(ctl->conf);
+	return load(ctl->conf, &ctl->tls_server, &ctl->tls_peer, error, error_size);
+}
+
+void ctl_tls_reload(struct rp_ctl *ctl)
+{
+	struct rp_tls_config *server, *peer;
+	char error[256] = "";
+
+	ctl->tls_stamp = stamp_of(ctl->conf);
+	if (!ctl->tls_server && !ctl->tls_peer)
+		return;
+	if (load(ctl->conf, &server, &peer, error, sizeof(error)) != 0) {
+		RP_LOG(RP_LOG_NODE, RP_LOG_ERROR, "certificates stay as they are: %s", error);
+		return;
+	}
+	for (unsigned i = 0; i < ctl->tls_listener_count; i++)
+		rp_grpc_server_set_tls(ctl->server, ctl->tls_listeners[i], server);
+	rp_tls_config_unref(ctl->tls_server);
+	rp_tls_config_unref(ctl->tls_peer);
+	ctl->tls_server = server;
+	ctl->tls_peer = peer;
+	RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "certificates loaded anew");
+}
+
+void ctl_tls_check(struct rp_ctl *ctl)
+{
+	if ((ctl->tls_server || ctl->tls_peer) && stamp_of(ctl->conf) != ctl->tls_stamp)
+		ctl_tls_reload(ctl);
+}
