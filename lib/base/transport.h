@@ -80,13 +80,18 @@ enum rp_ack_profile {
 
 /**
  * What a connection may be told about its way to the peer. A field of 0 has the value of the route
- * (tcp/tcp.h), else the transport's default. A kernel socket heeds the user timeout only: the rest
- * is the system's business.
+ * (tcp/tcp.h), else the transport's default. A kernel socket heeds the user timeout and the
+ * keepalive only: the rest is the system's business.
  */
 struct rp_conn_options {
 	uint64_t user_timeout_ns;  /**< 0 = the transport's default (RFC 9293 3.8.3 R2) */
 	uint64_t rto_min_ns;	   /**< floor of the retransmission timeout; 0 = default */
 	uint64_t ack_delay_max_ns; /**< 0 = default */
+	/** After so much silence the peer is asked whether it is there; 0 = never (RFC 9293 3.8.4)
+	 */
+	uint64_t keepalive_idle_ns;
+	uint64_t keepalive_interval_ns; /**< from one question to the next; 0 = 75 s */
+	uint32_t keepalive_probes; /**< questions without an answer end it; 0 = 9; at most 255 */
 	enum rp_congestion congestion;
 	enum rp_ecn ecn;
 	enum rp_ack_profile ack_profile;

@@ -52,6 +52,12 @@ static void endpoint_of(const struct sockaddr_storage *storage, struct rp_endpoi
 	}
 }
 
+/* What the kernel takes: whole seconds, 1 to 32767. */
+static int seconds_of(uint64_t ns, int if_zero)
+{
+	return ns ? (int)RP_MIN((ns + RP_NS_PER_S - 1) / RP_NS_PER_S, 32767u) : if_zero;
+}
+
 static void socket_options(const struct rp_ktcp *k, int fd, const struct rp_conn_options *options)
 {
 	unsigned int timeout_ms = (unsigned int)(options->user_timeout_ns / RP_NS_PER_MS);
@@ -60,6 +66,16 @@ static void socket_options(const struct rp_ktcp *k, int fd, const struct rp_conn
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (timeout_ms > 0)
 		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+	if (options->keepalive_idle_ns > 0) {
+		int idle = seconds_of(options->keepalive_idle_ns, 7200);
+		int interval = seconds_of(options->keepalive_interval_ns, 75);
+		int probes = options->keepalive_probes ? (int)options->keepalive_probes : 9;
+
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	}
 	if (bytes > 0) {
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));

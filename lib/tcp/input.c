@@ -48,6 +48,8 @@ static void input_established(struct tcp_conn *c, uint64_t now_ns)
 	tcp_ecn_established(c);
 	tcp_cc_select(c);
 	c->progress_ns = now_ns;
+	if (c->keepalive_idle_ns)
+		c->life_ns = now_ns + c->keepalive_idle_ns;
 	if (c->flags & TCPF_PASSIVE) {
 		s->counters->opens_passive++;
 		c->flags |= TCPF_EV_ACCEPT;
@@ -150,6 +152,10 @@ static void input_unacceptable(struct tcp_conn *c, const struct tcp_segment_in *
 			c->ecn = 0;
 		if (head && now_ns - head->xmit_ns > RP_NS_PER_MS)
 			tcp_mark_lost(c, head);
+		return;
+	}
+	if (in->flags & TCP_SYN) {
+		tcp_challenge_ack(c, now_ns); /* RFC 5961 4.2: wherever it lies */
 		return;
 	}
 	if (in->length > 0 || in->flags & TCP_FIN) {
@@ -306,7 +312,11 @@ static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 		}
 		if (input_paws(c, in, now_ns)) {
 			s->counters->drop_paws++;
-			c->flags |= TCPF_ACK_NOW;
+			/* RFC 7323 5.3 R1; two who answer each other must come to an end. */
+			if (in->length > 0)
+				c->flags |= TCPF_ACK_NOW;
+			else
+				tcp_challenge_ack(c, now_ns);
 			return;
 		}
 		if (!input_in_window(c, in)) {
@@ -403,26 +413,6 @@ void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 	rte_pktmbuf_free(in.m);
 }
 
-/* RFC 1191 6.3: a smaller path; what is too large in flight goes again in pieces. */
-static void icmp_too_big(struct tcp_conn *c, uint16_t mtu)
-{
-	struct rp_tcp_stack *s = tcp_stack_of(c);
-	uint32_t overhead =
-		rp_net_overhead(&c->key.remote) + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
-	struct rp_list *l, *next;
-
-	/* Smaller ones are more likely an attack than a path (RFC 5927 7.2). */
-	if (mtu < tcp_mtu_min(&c->key) || mtu - overhead >= c->mss || !tcp_synchronized(c)) {
-		s->counters->drop_icmp_invalid++;
-		return;
-	}
-	s->counters->icmp_too_big++;
-	c->mss = (uint16_t)(mtu - overhead);
-	rp_list_foreach_safe (l, next, &c->xmit)
-		if (tseg_of_xmit(l)->length > c->mss)
-			tcp_mark_lost(c, tseg_of_xmit(l));
-}
-
 void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns)
 {
 	struct flow_key key = {
@@ -446,7 +436,7 @@ void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t no
 	}
 	switch (p->error) {
 	case RP_NET_ICMP_TOO_BIG:
-		icmp_too_big(c, p->mtu);
+		tcp_pmtu_too_big(c, p->seq, p->mtu, now_ns);
 		break;
 	case RP_NET_ICMP_HARD:
 		if (c->state == TCPS_SYN_SENT) {

@@ -457,6 +457,7 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	struct tseg *head = tcp_head(c);
 	uint64_t overdue_ns = c->rack_rtt_ns + tcp_reo_window_ns(c);
 
+	tcp_pmtu_suspect(c, now_ns);
 	tcp_stack_of(c)->counters->rto++;
 	c->stat_rto++;
 	if (c->backoff >= 1 && c->neigh)

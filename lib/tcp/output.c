@@ -134,9 +134,14 @@ void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
-	/* RFC 5961 7: a connection's own limit first, so that one cannot use up the others'. */
+	/*
+	 * RFC 5961 7: a connection's own limit first, so that one cannot use up the others'. The
+	 * common one is a little random: counting its answers would tell a stranger who else is
+	 * here.
+	 */
 	if (!tcp_bucket_take(&c->challenge, now_ns, 50 * RP_NS_PER_MS, 10) ||
-		!tcp_bucket_take(&s->challenge, now_ns, RP_NS_PER_MS, 100))
+		!tcp_bucket_take(&s->challenge, now_ns,
+			RP_NS_PER_MS / 2 + rp_rand_below(&s->rand, RP_NS_PER_MS), 100))
 		return;
 	if (tcp_send_control(c, c->snd_nxt, TCP_ACK, now_ns))
 		s->counters->challenge_acks++;

@@ -93,6 +93,11 @@ struct rp_tcp_config {
 
 	uint64_t time_wait_ns; /**< 2 MSL; 0 = 60 s */
 	uint64_t fin_wait_ns;  /**< silence in FIN-WAIT-2 after close(); 0 = 60 s */
+	/**
+	 * Three timeouts in a row of a large segment: try smaller ones, for ways on which large
+	 * packets vanish without a word (RFC 4821, in its simplest form).
+	 */
+	bool pmtu_blackhole;
 
 	uint8_t secret[16]; /**< of initial sequence numbers and ports; from a good source */
 	uint64_t seed;	    /**< of everything that merely should differ */
@@ -189,6 +194,9 @@ struct rp_tcp_info {
 	bool sack, timestamps;
 	bool ecn;		/**< agreed on, and our data may be marked */
 	const char *congestion; /**< "cubic", "dctcp" or "reno" */
+	uint16_t path_mtu;	/**< that ICMP or timeouts taught; 0: none */
+	uint64_t keepalive_idle_ns, keepalive_interval_ns; /**< idle 0: off */
+	uint32_t keepalive_probes, keepalive_sent;	   /**< sent: without an answer so far */
 	uint8_t send_shift, receive_shift;
 	uint32_t cwnd, ssthresh, pipe;
 	uint32_t send_window, receive_window;

@@ -331,10 +331,15 @@ struct tcp_conn {
 	uint32_t ooo_count, ooo_bytes, ooo_mbufs, ooo_stamp;
 	uint64_t rto_min_ns, rto_min_own_ns; /* rto_min_own_ns: without the stack's floor */
 	uint64_t ack_delay_max_ns, user_timeout_ns;
+	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
+	uint8_t keepalive_probes, keepalive_sent;
+	uint16_t mss_full; /* mss while no path MTU is known */
+	uint64_t pmtu_ns;  /* when a path MTU was learned; 0: none */
+	struct tcp_bucket pmtu_bucket;
 	uint64_t progress_ns; /* since then nothing new was acknowledged though something waits */
 	uint64_t heard_ns;    /* the last acceptable segment */
 	uint64_t sent_ns;     /* the last segment with data */
-	uint64_t life_ns;     /* end of FIN-WAIT-2 */
+	uint64_t life_ns;     /* end of FIN-WAIT-2; before it, the next look at the silence */
 	uint64_t opened_ns;
 	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo, stat_sent, stat_received;
 	enum rp_close_reason close_reason;
@@ -355,6 +360,14 @@ struct tcp_tw {
 	uint64_t expires_ns;
 };
 
+/** A path MTU that ICMP told of (RFC 1191, RFC 8201). */
+struct tcp_pmtu {
+	union rp_ip remote;
+	uint64_t learned_ns; /* 0: none */
+	uint16_t mtu;
+};
+
+#define TCP_PMTU_ENTRIES 64
 #define TCP_HEADERS_AHEAD 8
 
 struct rp_tcp_stack {
@@ -369,6 +382,7 @@ struct rp_tcp_stack {
 	struct rp_list dirty, blocked;
 	uint64_t blocked_until_ns;
 	uint64_t rto_floor_ns; /* of rp_tcp_set_rto_floor() */
+	struct tcp_pmtu pmtu[TCP_PMTU_ENTRIES];
 	/* Header mbufs of the next segments, the oldest first: a ring of TCP_HEADERS_AHEAD. */
 	struct rte_mbuf *headers[TCP_HEADERS_AHEAD];
 	uint32_t header_first, header_count;
@@ -553,7 +567,7 @@ void tcp_output(struct tcp_conn *c, uint64_t now_ns);
 void tcp_block(struct tcp_conn *c);
 /** A segment without data: ACK, or RST|ACK, or a probe with an old sequence number. */
 bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns);
-/** An ACK for something that is not as it should be (RFC 5961), rate limited. */
+/** An ACK for something that is not as it should be (RFC 5961), its rate limited. */
 void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns);
 /** Sends one segment of the queue, again or for the first time. False: no buffer or no room. */
 bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns);
@@ -577,6 +591,19 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 uint16_t tcp_window_select(struct tcp_conn *c, bool syn);
 /** Has the window opened so far that the peer must be told now? */
 bool tcp_window_update_due(const struct tcp_conn *c);
+
+/* pmtu.c */
+
+/** The way to the connection's peer has this MTU: what is larger and in flight goes again. */
+void tcp_pmtu_learn(struct tcp_conn *c, uint16_t mtu, uint64_t now_ns);
+/** What is known of the way to the peer, into c->mss; at the handshake. */
+void tcp_pmtu_apply(struct tcp_conn *c, uint64_t now_ns);
+/** An ICMP error says that `seq` did not fit. Checks it (RFC 5927 7). */
+void tcp_pmtu_too_big(struct tcp_conn *c, uint32_t seq, uint16_t mtu, uint64_t now_ns);
+/** After some time a larger one is tried again (RFC 1191 6.3). */
+void tcp_pmtu_age(struct tcp_conn *c, uint64_t now_ns);
+/** Timeouts in a row: it may be that large packets vanish and nobody says so (RFC 4821). */
+void tcp_pmtu_suspect(struct tcp_conn *c, uint64_t now_ns);
 
 /* input.c */
 

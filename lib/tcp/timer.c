@@ -172,8 +172,40 @@ static void timer_xmit_fired(struct tcp_conn *c, uint64_t now_ns)
 	}
 }
 
+/* RFC 9293 3.8.4. False: the connection is over. */
+static bool timer_keepalive(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	bool gave_up = c->keepalive_sent >= c->keepalive_probes;
+
+	/* What is queued asks by itself: by retransmission, or by probes of the window. */
+	if (tcp_head(c) || c->heard_ns + c->keepalive_idle_ns > now_ns) {
+		c->keepalive_sent = 0;
+		c->life_ns = (tcp_head(c) ? now_ns : c->heard_ns) + c->keepalive_idle_ns;
+		return true;
+	}
+	/* RFC 5482 4: the owner's limit, where there is one, is the shorter. */
+	if (c->flags & TCPF_OPTION_TIMEOUT && c->keepalive_sent > 0 &&
+		now_ns - c->heard_ns >= c->user_timeout_ns)
+		gave_up = true;
+	if (gave_up) {
+		s->counters->closed_keepalive++;
+		tcp_send_control(c, c->snd_nxt, TCP_RST | TCP_ACK, now_ns);
+		tcp_conn_close(c, RP_CLOSE_TIMEOUT);
+		return false;
+	}
+	/* One byte before what the peer expects: it has to answer, and nothing is taken from it. */
+	if (tcp_send_control(c, c->snd_nxt - 1, TCP_ACK, now_ns)) {
+		s->counters->keepalive_probes++;
+		c->keepalive_sent++;
+	}
+	c->life_ns = now_ns + c->keepalive_interval_ns;
+	return true;
+}
+
 void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
 {
+	tcp_pmtu_age(c, now_ns);
 	/* What was set for this time may have been answered in this very turn, before the poll. */
 	timer_set_xmit(c, now_ns);
 	if (tcp_deadline(c) > now_ns) {
@@ -185,8 +217,12 @@ void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
 		tcp_stack_of(c)->counters->acks_delayed++;
 	}
 	if (c->life_ns <= now_ns) {
-		tcp_conn_close(c, RP_CLOSE_TIMEOUT);
-		return;
+		if (c->state == TCPS_FIN_WAIT_2) {
+			tcp_conn_close(c, RP_CLOSE_TIMEOUT);
+			return;
+		}
+		if (!timer_keepalive(c, now_ns))
+			return;
 	}
 	if (c->timer_ns <= now_ns)
 		timer_xmit_fired(c, now_ns);
