@@ -48,8 +48,7 @@ static void input_established(struct tcp_conn *c, uint64_t now_ns)
 	tcp_ecn_established(c);
 	tcp_cc_select(c);
 	c->progress_ns = now_ns;
-	if (c->keepalive_idle_ns)
-		c->life_ns = now_ns + c->keepalive_idle_ns;
+	tcp_keepalive_start(c, now_ns);
 	if (c->flags & TCPF_PASSIVE) {
 		s->counters->opens_passive++;
 		c->flags |= TCPF_EV_ACCEPT;

@@ -4,8 +4,6 @@
 /* How a connection's attributes follow from its peer. */
 
 #define QUICK_ACKS 16
-#define KEEPALIVE_INTERVAL_NS (75 * RP_NS_PER_S)
-#define KEEPALIVE_PROBES 9u
 
 static bool route_fits(const struct rp_tcp_route *r, const union rp_ip *peer)
 {
@@ -50,11 +48,8 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 	c->user_timeout_ns = timeout_ns ? timeout_ns : config->user_timeout_ns;
 	if (timeout_ns)
 		c->flags |= TCPF_OPTION_TIMEOUT;
-	c->keepalive_idle_ns = PICK(keepalive_idle_ns);
-	c->keepalive_interval_ns =
-		PICK(keepalive_interval_ns) ? PICK(keepalive_interval_ns) : KEEPALIVE_INTERVAL_NS;
-	c->keepalive_probes = (uint8_t)RP_MIN(
-		PICK(keepalive_probes) ? PICK(keepalive_probes) : KEEPALIVE_PROBES, UINT8_MAX);
+	tcp_keepalive_set(
+		c, PICK(keepalive_idle_ns), PICK(keepalive_interval_ns), PICK(keepalive_probes));
 	c->cc_wanted = PICK(congestion);
 	c->ecn = 0;
 	if (ecn != RP_ECN_OFF)

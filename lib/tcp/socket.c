@@ -48,6 +48,18 @@ void rp_tcp_set_user_timeout(struct rp_conn *conn, uint64_t user_timeout_ns, uin
 	tcp_arm(c, now_ns);
 }
 
+void rp_tcp_set_keepalive(struct rp_conn *conn, uint64_t idle_ns, uint64_t interval_ns,
+	uint32_t probes, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+
+	if (c->state == TCPS_CLOSED)
+		return;
+	tcp_keepalive_set(c, idle_ns, interval_ns, probes);
+	tcp_keepalive_start(c, now_ns);
+	tcp_arm(c, now_ns);
+}
+
 void rp_tcp_ack_now(struct rp_conn *conn)
 {
 	struct tcp_conn *c = tcp_conn_of(conn);

@@ -162,6 +162,9 @@ struct rp_conn *rp_tcp_dial_from(struct rp_tcp_stack *stack, const struct rp_end
 void rp_tcp_shutdown(struct rp_conn *c, uint64_t now_ns);
 /** 0: the stack's default. */
 void rp_tcp_set_user_timeout(struct rp_conn *c, uint64_t user_timeout_ns, uint64_t now_ns);
+/** The fields of rp_conn_options, with their defaults; idle 0 ends it. */
+void rp_tcp_set_keepalive(struct rp_conn *c, uint64_t idle_ns, uint64_t interval_ns,
+	uint32_t probes, uint64_t now_ns);
 /** Sends an acknowledgement that is owed and delayed, with the next poll. */
 void rp_tcp_ack_now(struct rp_conn *c);
 

@@ -688,6 +688,10 @@ uint8_t tcp_ecn_output(struct tcp_conn *c, const struct tseg *t, uint8_t *flags)
 void tcp_arm(struct tcp_conn *c, uint64_t now_ns);
 void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns);
 uint64_t tcp_deadline(const struct tcp_conn *c);
+/** 0 is the default; idle 0: off. */
+void tcp_keepalive_set(struct tcp_conn *c, uint64_t idle_ns, uint64_t interval_ns, uint32_t probes);
+/** Begins to watch the silence, or ends it. */
+void tcp_keepalive_start(struct tcp_conn *c, uint64_t now_ns);
 uint64_t tcp_rto_now(const struct tcp_conn *c);
 const char *tcp_timer_name(unsigned timer);
 

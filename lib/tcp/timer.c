@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/tcp_priv.h>
 
+#define KEEPALIVE_INTERVAL_NS (75 * RP_NS_PER_S)
+#define KEEPALIVE_PROBES 9u
+
 const char *tcp_timer_name(unsigned timer)
 {
 	static const char *const names[] = {
@@ -172,6 +175,23 @@ static void timer_xmit_fired(struct tcp_conn *c, uint64_t now_ns)
 	}
 }
 
+void tcp_keepalive_set(struct tcp_conn *c, uint64_t idle_ns, uint64_t interval_ns, uint32_t probes)
+{
+	c->keepalive_idle_ns = idle_ns;
+	c->keepalive_interval_ns = interval_ns ? interval_ns : KEEPALIVE_INTERVAL_NS;
+	c->keepalive_probes = (uint8_t)RP_MIN(probes ? probes : KEEPALIVE_PROBES, UINT8_MAX);
+	c->keepalive_sent = 0;
+}
+
+void tcp_keepalive_start(struct tcp_conn *c, uint64_t now_ns)
+{
+	/* FIN-WAIT-2 after close() has a limit already. */
+	if (!tcp_synchronized(c) || (c->state == TCPS_FIN_WAIT_2 && !c->half_closed))
+		return;
+	c->life_ns = c->keepalive_idle_ns ? RP_MAX(c->heard_ns + c->keepalive_idle_ns, now_ns)
+					  : RP_NEVER;
+}
+
 /* RFC 9293 3.8.4. False: the connection is over. */
 static bool timer_keepalive(struct tcp_conn *c, uint64_t now_ns)
 {
@@ -217,7 +237,7 @@ void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
 		tcp_stack_of(c)->counters->acks_delayed++;
 	}
 	if (c->life_ns <= now_ns) {
-		if (c->state == TCPS_FIN_WAIT_2) {
+		if (c->state == TCPS_FIN_WAIT_2 && !c->half_closed) {
 			tcp_conn_close(c, RP_CLOSE_TIMEOUT);
 			return;
 		}

@@ -160,6 +160,31 @@ static void keepalive_waits_for_data(void **state)
 	wire_free(w);
 }
 
+/* Set later, and after our half of it is closed; and taken back. */
+static void keepalive_set_later(void **state)
+{
+	struct wire *w = dialled(NULL);
+
+	wire_wait(w, 100 * S);
+	rp_tcp_shutdown(w->app.conn, w->sim->now_ns);
+	sim_turn(w->sim, 0);
+	wire_expect(w, FIN | ACK, 1, 1, 0);
+	wire_put(w, ACK, 1, 2, NULL, 0);
+	wire_wait(w, 1000 * S);
+	wire_none(w);
+	rp_tcp_set_keepalive(w->app.conn, 10 * S, S, 2, w->sim->now_ns);
+	wire_wait(w, S / 2);
+	wire_expect(w, ACK, 1, 1, 0);
+	rp_tcp_set_keepalive(w->app.conn, 0, 0, 0, w->sim->now_ns);
+	wire_wait(w, 1000 * S);
+	wire_none(w);
+	rp_tcp_set_keepalive(w->app.conn, 10 * S, S, 2, w->sim->now_ns);
+	wire_wait(w, 5 * S);
+	assert_true(w->app.closed);
+	w->out_next = w->out_count;
+	wire_free(w);
+}
+
 /*
  * The peer has started again and dials from the same port: it is asked, it answers with a reset,
  * and its next SYN is a new connection, within two round trips. Class 22.
@@ -379,6 +404,7 @@ int main(void)
 		cmocka_unit_test(keepalive_of_a_peer_that_is_gone),
 		cmocka_unit_test(keepalive_outlives_a_loss),
 		cmocka_unit_test(keepalive_waits_for_data),
+		cmocka_unit_test(keepalive_set_later),
 		cmocka_unit_test(peer_starts_again_and_dials),
 		cmocka_unit_test(resets_by_their_number),
 		cmocka_unit_test(syns_wherever_they_lie),
