@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "icmp.h"
+#include "wire.h"
 
 /*
  * Is the other side still there, and still the one it was: keepalive (RFC 9293 3.8.4), peers that
@@ -16,6 +16,9 @@ static const struct sim_config plain = {.seed = 8, .rtt_ns = 1000};
 #define MSS 1460
 #define MS RP_NS_PER_MS
 #define S RP_NS_PER_S
+#define ICMP_UNREACHABLE 3
+#define ICMP_QUENCH 4
+#define ICMP_TIME_EXCEEDED 11
 
 static struct rp_tcp_info info(struct wire *w)
 {

@@ -5,13 +5,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "icmp.h"
+#include "wire.h"
 
 /* The path MTU: what is believed, what follows, how long (RFC 1191, RFC 5927). Class 32. */
 
 static const struct sim_config plain = {.seed = 6, .rtt_ns = 1000};
 #define MSS 1460
 #define MS RP_NS_PER_MS
+#define ICMP_UNREACHABLE 3
 
 static struct rp_tcp_info info(struct wire *w)
 {
