@@ -21,7 +21,7 @@ uint32_t tcp_cc_flight(const struct tcp_conn *c)
 	 * was reported out of order it may be more than the window ever was: a window that is
 	 * derived from that would not shrink.
 	 */
-	return RP_MIN(c->pipe + c->lost_bytes + c->sacked_bytes, c->cwnd);
+	return RP_MIN(c->pipe + c->lost_bytes + c->sacked_bytes + c->cc_acked, c->cwnd);
 }
 
 uint32_t tcp_cc_slow_start(struct tcp_conn *c, uint32_t acked)

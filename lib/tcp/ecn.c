@@ -80,7 +80,10 @@ void tcp_ecn_ack(struct tcp_conn *c, const struct tcp_segment_in *in, struct tcp
 	if (c->ca_state != TCP_CA_OPEN || !rp_seq_gt(c->snd_una, c->ecn_recover))
 		return;
 	tcp_stack_of(c)->counters->ecn_reductions++;
+	/* The window that was marked includes what this ACK took out of it. */
+	c->cc_acked = r->acked;
 	c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_ECN);
+	c->cc_acked = 0;
 	c->cwnd = RP_MIN(c->cwnd, c->ssthresh);
 	c->flags &= ~TCPF_UNDO; /* the mark is real, whatever the loss before it was */
 	tcp_ecn_reduced(c);

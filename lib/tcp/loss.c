@@ -124,7 +124,8 @@ static void undo_begin(struct tcp_conn *c)
 	c->undo_ssthresh = c->ssthresh;
 }
 
-static void enter_recovery(struct tcp_conn *c)
+/* `delivered`: by the ACK that begins it; prr_delivered counts these as well. */
+static void enter_recovery(struct tcp_conn *c, uint32_t delivered)
 {
 	tcp_stack_of(c)->counters->recoveries++;
 	undo_begin(c);
@@ -132,7 +133,8 @@ static void enter_recovery(struct tcp_conn *c)
 	c->recover = c->snd_nxt;
 	c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_LOSS);
 	tcp_ecn_reduced(c);
-	c->prr_flight = RP_MAX(c->pipe + c->lost_bytes, 1u);
+	/* RecoverFS: what was delivered before is in neither of the two. */
+	c->prr_flight = RP_MAX(tcp_flight(c) + c->lost_bytes + delivered, 1u);
 	c->prr_delivered = c->prr_out = 0;
 	c->flags &= ~TCPF_CWND_LIMITED;
 }
@@ -386,7 +388,7 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 	else
 		reno_on_ack(c, r);
 	if (c->lost_bytes > 0 && c->ca_state == TCP_CA_OPEN && tcp_synchronized(c))
-		enter_recovery(c);
+		enter_recovery(c, r->delivered);
 	if (c->ca_state == TCP_CA_RECOVERY) {
 		prr_update(c, r->delivered);
 		/* RFC 6582 3.2 step 5: the hole behind a partial acknowledgement goes at once. */
@@ -403,7 +405,7 @@ void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns)
 	if (tcp_rack_detect(c, now_ns) == 0)
 		return;
 	if (c->ca_state == TCP_CA_OPEN)
-		enter_recovery(c);
+		enter_recovery(c, 0);
 	if (c->ca_state == TCP_CA_RECOVERY)
 		prr_update(c, 0);
 }

@@ -311,6 +311,7 @@ struct tcp_conn {
 	struct tseg *sack_hint;
 	const struct tcp_cc_ops *cc;
 	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
+	uint32_t cc_acked;    /* of the ACK that makes the reduction; else 0 */
 	uint8_t cc_wanted;    /* enum rp_congestion */
 	union {
 		struct tcp_reno reno;

@@ -209,7 +209,15 @@ static bool read_option(struct script *s, struct rp_conn_options *o)
 	return true;
 }
 
-/* `= ERRNO` behind a call, or it has to succeed. */
+void app_options(struct script *s)
+{
+	while (read_option(s, &s->options))
+		;
+	if (script_peek(s))
+		script_fail(s, "%s: no such option", script_peek(s));
+}
+
+/* `fails ERRNO` behind a call, or it has to succeed. */
 static void call_result(struct script *s, const char *call, int rc)
 {
 	static const struct {
@@ -395,9 +403,6 @@ bool app_statement(struct script *s, const char *word)
 {
 	if (strcmp(word, "listen") == 0) {
 		call_listen(s);
-	} else if (strcmp(word, "options") == 0) {
-		while (read_option(s, &s->options))
-			;
 	} else if (strcmp(word, "unlisten") == 0) {
 		s->listening = false;
 		call_result(s, word, rp_tcp_unlisten(s->rig->stack, SCRIPT_PORT, s->rig->now_ns));

@@ -522,6 +522,7 @@ static void out_learn(struct script *s, struct flow *f, const struct packet *p)
 {
 	uint32_t end = p->seq + p->length + ((p->flags & SYN) != 0) + ((p->flags & FIN) != 0);
 	uint32_t edge;
+	char name[16];
 
 	if (p->flags & SYN) {
 		if (!f->irs_known || f->irs != p->seq) {
@@ -530,6 +531,8 @@ static void out_learn(struct script *s, struct flow *f, const struct packet *p)
 		}
 		f->irs = p->seq;
 		f->irs_known = true;
+		snprintf(name, sizeof(name), "isn%u", f->number);
+		script_let(s, name, p->seq);
 		f->stack_ts = p->opt.ts_set;
 		f->stack_ws = p->opt.shift_set;
 		f->shift_offered = p->opt.shift;

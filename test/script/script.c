@@ -255,6 +255,10 @@ static bool script_assertion(struct script *s, const char *word)
 
 	if (strcmp(word, "info") == 0) {
 		script_info(s);
+	} else if (strcmp(word, "check") == 0) {
+		const char *what = script_take(s);
+
+		script_compare(s, what, script_number(s, what));
 	} else if (strcmp(word, "count") == 0) {
 		script_counts(s, count_fields, RP_ARRAY_SIZE(count_fields),
 			rp_tcp_counters(s->rig->stack));
@@ -457,8 +461,8 @@ static void script_statement(struct script *s)
 	}
 	look = strcmp(word, "info") == 0 || strcmp(word, "count") == 0 ||
 	       strcmp(word, "net") == 0 || strcmp(word, "usage") == 0 || strcmp(word, "app") == 0 ||
-	       strcmp(word, "burst") == 0 || strcmp(word, "skip") == 0 ||
-	       strcmp(word, "drain") == 0;
+	       strcmp(word, "check") == 0 || strcmp(word, "burst") == 0 ||
+	       strcmp(word, "skip") == 0 || strcmp(word, "drain") == 0;
 	if (w.given || !look) {
 		none_pending(s);
 		run_until(s, w.high_ns);
@@ -491,6 +495,8 @@ static bool script_meta(struct script *s, struct loop *loops, unsigned *depth)
 {
 	if (script_word(s, "config")) {
 		script_config(s);
+	} else if (script_word(s, "options")) {
+		app_options(s);
 	} else if (script_word(s, "let")) {
 		const char *name = script_take(s);
 

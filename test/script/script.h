@@ -167,6 +167,8 @@ void app_init(struct script *s);
 void app_free(struct script *s);
 /** True: the word is one of the owner's calls or assertions, and was carried out. */
 bool app_statement(struct script *s, const char *word);
+/** `options ...` */
+void app_options(struct script *s);
 /** 0 or -errno. */
 int app_listen(struct script *s, uint16_t port, const struct rp_conn_options *options);
 int app_dial(struct script *s, struct flow *f, const struct rp_conn_options *options);
