@@ -27,6 +27,13 @@ static const struct service_method etcd_methods[] = {
 	{"/etcdserverpb.Lease/LeaseKeepAlive", RP_GRPC_BIDI, &etcd_lease_keepalive_ops, true},
 	{"/etcdserverpb.Lease/LeaseTimeToLive", RP_GRPC_UNARY, &etcd_lease_time_to_live_ops, true},
 	{"/etcdserverpb.Lease/LeaseLeases", RP_GRPC_UNARY, &etcd_lease_leases_ops, true},
+	{"/v3lockpb.Lock/Lock", RP_GRPC_UNARY, &etcd_lock_ops, true},
+	{"/v3lockpb.Lock/Unlock", RP_GRPC_UNARY, &etcd_unlock_ops, true},
+	{"/v3electionpb.Election/Campaign", RP_GRPC_UNARY, &etcd_campaign_ops, false},
+	{"/v3electionpb.Election/Proclaim", RP_GRPC_UNARY, &etcd_proclaim_ops, false},
+	{"/v3electionpb.Election/Leader", RP_GRPC_UNARY, &etcd_leader_ops, true},
+	{"/v3electionpb.Election/Observe", RP_GRPC_SERVER_STREAM, &etcd_observe_ops, true},
+	{"/v3electionpb.Election/Resign", RP_GRPC_UNARY, &etcd_resign_ops, true},
 	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true},
 	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true},
 	{"/etcdserverpb.Cluster/MemberRemove", RP_GRPC_UNARY, &etcd_member_remove_ops, true},
@@ -108,6 +115,9 @@ struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
 	rp_list_init(&e->streams);
 	rp_list_init(&e->keepalives);
 	rp_list_init(&e->keepalives_unsent);
+	rp_list_init(&e->contests);
+	rp_list_init(&e->contests_ready);
+	rp_list_init(&e->observers);
 	rp_list_init(&e->rooms);
 	status = register_methods(e);
 	if (status == 0)
@@ -131,7 +141,9 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	RP_ASSERT(rp_list_empty(&e->streams));
 	while ((n = etcd_table_any(&e->calls)))
 		etcd_call_free(RP_CONTAINER_OF(n, struct etcd_call, node));
+	RP_ASSERT(rp_list_empty(&e->observers));
 	etcd_keepalives_free(e);
+	etcd_contests_free(e);
 	etcd_table_clear(&e->calls);
 	etcd_table_clear(&e->consumers);
 	etcd_table_clear(&e->identities);
@@ -183,9 +195,11 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 	etcd_streams_room(e);
 	etcd_calls_run(e);
 	compactions_run(e);
+	etcd_contests_run(e);
 	keepalives = etcd_keepalives_run(e);
 	/* What waits for others has no event of its own to wake us. */
-	if (keepalives || e->waiting_count > 0 || !rp_list_empty(&e->rooms) ||
+	if (keepalives || !rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
+		!rp_list_empty(&e->rooms) ||
 		!rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
 	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
@@ -198,6 +212,8 @@ void rp_etcd_stop(struct rp_etcd *e)
 	e->stopped = true;
 	etcd_streams_stop(e);
 	etcd_keepalives_stop(e);
+	etcd_contests_stop(e);
+	etcd_observers_stop(e);
 }
 
 void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * The etcd v3 services (KV, Watch, Lease, Maintenance, Cluster) and ringpost.v1.Peer on one gRPC
- * server (spec/etcd-semantics.md; spec/queues.md "What a stock client sees"). This folder knows
- * requests, answers and watch streams. What a write means to the cluster, what a queue is and who
- * the members are, it asks `struct rp_etcd_backend`.
+ * The etcd v3 services (KV, Watch, Lease, Lock, Election, Maintenance, Cluster) and
+ * ringpost.v1.Peer on one gRPC server (spec/etcd-semantics.md; spec/queues.md "What a stock client
+ * sees"). This folder knows requests, answers and watch streams. What a write means to the cluster,
+ * what a queue is and who the members are, it asks `struct rp_etcd_backend`.
  *
  *   1. rp_etcd_create() registers the services at the server, before it serves.
  *   2. Reads go straight to the store. A write becomes a `struct rp_kv_txn` for backend.propose().
@@ -212,6 +212,7 @@ struct rp_etcd_stats {
 	uint64_t calls_waiting; /**< for the backend */
 	uint64_t ranges, puts, deletes, txns, compactions, watch_creates, watch_refusals;
 	uint64_t lease_grants, lease_revokes, lease_keepalives, lease_streams;
+	uint64_t locks, campaigns, contests; /**< `contests`: locks and campaigns open now */
 	uint64_t queue_puts, queue_acks, queue_gets, queue_rejects, queue_cancels;
 	uint64_t queue_refused;	  /**< answers with another status than OK */
 	uint64_t deliveries_sent; /**< events written to consumer watches */

@@ -85,6 +85,8 @@ struct rp_etcd {
 	uint32_t waiting_count;
 
 	struct rp_list keepalives, keepalives_unsent; /**< struct etcd_keepalive */
+	struct rp_list contests, contests_ready;      /**< struct etcd_contest */
+	struct rp_list observers;		      /**< struct etcd_observer */
 
 	struct rp_list streams;
 	struct etcd_table consumers;  /**< struct etcd_watch by handle */
@@ -377,6 +379,16 @@ void etcd_propose_system(struct etcd_call *c, struct rp_kv_system_op op, rp_etcd
 bool etcd_keepalives_run(struct rp_etcd *e);
 void etcd_keepalives_stop(struct rp_etcd *e);
 void etcd_keepalives_free(struct rp_etcd *e);
+
+/* ---- contest.c, lock.c, election.c ---- */
+
+extern const struct rp_grpc_call_ops etcd_lock_ops, etcd_unlock_ops, etcd_campaign_ops,
+	etcd_proclaim_ops, etcd_leader_ops, etcd_observe_ops, etcd_resign_ops;
+/** Those whose predecessor has gone. */
+void etcd_contests_run(struct rp_etcd *e);
+void etcd_contests_stop(struct rp_etcd *e);
+void etcd_contests_free(struct rp_etcd *e);
+void etcd_observers_stop(struct rp_etcd *e);
 
 /* ---- the rest ---- */
 
