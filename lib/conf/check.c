@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf_priv.h"
 
-#include <arpa/inet.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include <base/assert.h>
 
 /* What no single value tells: values against each other. */
+
+/* Of a port; the network layer keeps room for the link-local address that it makes itself. */
+#define RP_CONF_ADDRESSES_MAX 15u
+#define RP_CONF_NEIGHBOURS_MAX 64u
 
 struct checker {
 	struct rp_conf *conf;
@@ -61,27 +64,172 @@ __attribute__((format(printf, 4, 5))) static void say(const struct checker *c,
 	conf_say(c->report, severity, place_of(c->conf, at), path, "%s", text);
 }
 
-static bool same_network(const struct rp_conf_port *p)
+/* An address of either family: IPv4 as ::ffff:a.b.c.d, and its prefix counted likewise. */
+struct address {
+	uint8_t bytes[16];
+	unsigned bits;
+	bool six;
+};
+
+static struct address address_of(const uint8_t *bytes, bool six, unsigned bits)
 {
-	uint8_t own[16], gateway[16], bits;
-	bool v6 = strchr(p->gateway, ':') != NULL;
-	const char *net = v6 ? p->ipv6 : p->ipv4;
+	struct address a = {.six = six, .bits = six ? bits : 96 + bits};
 
-	if (inet_pton(v6 ? AF_INET6 : AF_INET, p->gateway, gateway) != 1)
-		return false;
-	/* A link-local next hop is on every link. */
-	if (v6 && gateway[0] == 0xfe && (gateway[1] & 0xc0) == 0x80)
-		return true;
-	if ((v6 ? rp_conf_ip6net_parse(net, own, &bits) : rp_conf_ip4net_parse(net, own, &bits)) <
-		0)
-		return false;
-	for (unsigned i = 0; i < bits; i++) {
-		uint8_t bit = (uint8_t)(0x80 >> (i % 8));
+	if (!six)
+		memset(a.bytes + 10, 0xff, 2);
+	memcpy(a.bytes + (six ? 0 : 12), bytes, six ? 16 : 4);
+	return a;
+}
 
-		if ((own[i / 8] ^ gateway[i / 8]) & bit)
+/* The port's own ones; *count is how many of `max` there are. */
+static void addresses_of(
+	const struct rp_conf_port *p, struct address *out, unsigned max, unsigned *count)
+{
+	uint8_t bytes[16], bits;
+
+	*count = 0;
+	for (unsigned i = 0; i < p->ipv4.count && *count < max; i++)
+		if (rp_conf_ip4net_parse(p->ipv4.items[i], bytes, &bits) == 0)
+			out[(*count)++] = address_of(bytes, false, bits);
+	for (unsigned i = 0; i < p->ipv6.count && *count < max; i++)
+		if (rp_conf_ip6net_parse(p->ipv6.items[i], bytes, &bits) == 0)
+			out[(*count)++] = address_of(bytes, true, bits);
+}
+
+static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+	for (unsigned i = 0; i < bits; i++)
+		if ((a[i / 8] ^ b[i / 8]) & (0x80 >> (i % 8)))
 			return false;
-	}
 	return true;
+}
+
+static bool is_link_local(const struct address *a)
+{
+	return a->six && a->bytes[0] == 0xfe && (a->bytes[1] & 0xc0) == 0x80;
+}
+
+/* Can a host have it? */
+static bool is_unicast(const struct address *a)
+{
+	static const uint8_t zeros[8];
+	uint8_t first = a->bytes[12];
+
+	if (a->six)
+		return a->bytes[0] != 0xff && memcmp(a->bytes, zeros, 8) != 0;
+	return first != 0 && first != 127 && first < 224;
+}
+
+/* Is the neighbour in a network of the port, and not the port itself? */
+static bool on_link(const struct rp_conf_port *p, const struct address *a)
+{
+	struct address own[RP_CONF_ADDRESSES_MAX];
+	unsigned n;
+	bool in = is_link_local(a) && p->ipv6.count > 0;
+
+	addresses_of(p, own, RP_ARRAY_SIZE(own), &n);
+	for (unsigned i = 0; i < n; i++) {
+		if (own[i].six != a->six)
+			continue;
+		if (memcmp(own[i].bytes, a->bytes, 16) == 0)
+			return false;
+		in |= same_bits(own[i].bytes, a->bytes, own[i].bits);
+	}
+	return in && is_unicast(a);
+}
+
+static void check_gateways(const struct checker *c, unsigned i)
+{
+	const struct rp_conf_port *p = &c->conf->ports[i];
+	struct conf_at at = at_item("", "ports", i, "gateway");
+	unsigned seen[2] = {0, 0};
+
+	for (unsigned k = 0; k < p->gateway.count; k++) {
+		const char *text = p->gateway.items[k];
+		uint8_t bytes[16];
+		struct address a;
+		bool six;
+
+		if (rp_conf_ip_parse(text, bytes, &six) < 0)
+			continue;
+		a = address_of(bytes, six, 0);
+		if (seen[six]++ == 1)
+			say(c, RP_CONF_ERROR, at, "%s is a second one, expected one a family",
+				text);
+		if (!on_link(p, &a))
+			say(c, RP_CONF_ERROR, at,
+				"%s is not in the port's network, expected another host's address "
+				"within %s",
+				text, six ? "ipv6" : "ipv4");
+	}
+}
+
+static void check_neighbours(const struct checker *c, unsigned i)
+{
+	const struct rp_conf_port *p = &c->conf->ports[i];
+	struct conf_at at = at_item("", "ports", i, "neighbours");
+	uint8_t seen[RP_CONF_NEIGHBOURS_MAX][16];
+
+	if (p->neighbours.count > RP_CONF_NEIGHBOURS_MAX)
+		say(c, RP_CONF_ERROR, at, "more than %u entries", RP_CONF_NEIGHBOURS_MAX);
+	for (unsigned k = 0; k < p->neighbours.count && k < RP_CONF_NEIGHBOURS_MAX; k++) {
+		const char *text = p->neighbours.items[k];
+		uint8_t bytes[16], mac[6];
+		struct address a = {0};
+		bool six;
+
+		if (rp_conf_neighbour_parse(text, bytes, &six, mac) == 0)
+			a = address_of(bytes, six, 0);
+		memcpy(seen[k], a.bytes, 16);
+		if (!on_link(p, &a))
+			say(c, RP_CONF_ERROR, at,
+				"%s is not in the port's network, expected another host's address",
+				text);
+		if (mac[0] & 1)
+			say(c, RP_CONF_ERROR, at, "%s is a group, expected one host's MAC", text);
+		for (unsigned j = 0; j < k; j++)
+			if (memcmp(seen[j], a.bytes, 16) == 0)
+				say(c, RP_CONF_ERROR, at, "%s is there twice", text);
+	}
+}
+
+/* The port's addresses, and whether they or another port's are the same. */
+static void check_addresses(const struct checker *c, unsigned i)
+{
+	const struct rp_conf_port *p = &c->conf->ports[i];
+	struct address own[RP_CONF_ADDRESSES_MAX + 1], others[RP_CONF_ADDRESSES_MAX];
+	unsigned n, m;
+	bool has_wide = false;
+
+	addresses_of(p, own, RP_ARRAY_SIZE(own), &n);
+	if (n > RP_CONF_ADDRESSES_MAX)
+		say(c, RP_CONF_ERROR, at_item("", "ports", i, "ipv4"), "more than %u addresses",
+			RP_CONF_ADDRESSES_MAX);
+	for (unsigned k = 0; k < n; k++) {
+		struct conf_at at = at_item("", "ports", i, own[k].six ? "ipv6" : "ipv4");
+
+		has_wide |= !is_link_local(&own[k]);
+		if (!is_unicast(&own[k]))
+			say(c, RP_CONF_ERROR, at, "not an address that a host can have");
+		for (unsigned j = 0; j < k; j++)
+			if (memcmp(own[j].bytes, own[k].bytes, 16) == 0)
+				say(c, RP_CONF_ERROR, at, "the same address twice");
+		for (unsigned q = 0; q < i; q++) {
+			addresses_of(&c->conf->ports[q], others, RP_ARRAY_SIZE(others), &m);
+			for (unsigned j = 0; j < m && !is_link_local(&own[k]); j++) {
+				if (memcmp(others[j].bytes, own[k].bytes, 16) != 0)
+					continue;
+				say(c, RP_CONF_ERROR, at, "the same address as ports[%u]", q);
+				break;
+			}
+		}
+	}
+	if (n > 0 && p->ipv4.count == 0 && !has_wide)
+		say(c, RP_CONF_ERROR, at_item("", "ports", i, "ipv6"),
+			"link-local only, expected an address that peers can be told as well");
+	if (p->ipv6.count > 0 && p->mtu < 1280)
+		say(c, RP_CONF_ERROR, at_item("", "ports", i, "mtu"),
+			"got %u, expected 1280 or more with ipv6 (RFC 8200)", p->mtu);
 }
 
 static void check_port(const struct checker *c, unsigned i)
@@ -91,28 +239,23 @@ static void check_port(const struct checker *c, unsigned i)
 	if (p->device[0] == '\0')
 		say(c, RP_CONF_ERROR, at_item("", "ports", i, "device"),
 			"missing, expected a PCI address, a vdev as net_memif0,role=server or a MAC");
-	if (p->ipv4[0] == '\0' && p->ipv6[0] == '\0')
+	/* What was given and did not fit has been spoken of. */
+	if (p->ipv4.count == 0 && p->ipv6.count == 0 &&
+		!conf_origin(c->conf, at_item("", "ports", i, "ipv6"))->bad)
 		say(c, RP_CONF_ERROR, at_item("", "ports", i, "ipv4"),
 			"missing, expected ipv4 or ipv6 as 10.0.0.1/24");
-	if (p->gateway[0] && !same_network(p))
-		say(c, RP_CONF_ERROR, at_item("", "ports", i, "gateway"),
-			"%s is not in the port's network %s", p->gateway,
-			strchr(p->gateway, ':') ? p->ipv6 : p->ipv4);
+	check_addresses(c, i);
+	check_gateways(c, i);
+	check_neighbours(c, i);
 	if (p->impair[0])
 		say(c, RP_CONF_WARNING, at_item("", "ports", i, "impair"),
 			"this port loses or delays packets on purpose: %s", p->impair);
 	for (unsigned j = 0; j < i; j++) {
-		const struct rp_conf_port *q = &c->conf->ports[j];
-
-		if (p->device[0] && strcmp(p->device, q->device) == 0) {
+		if (p->device[0] && strcmp(p->device, c->conf->ports[j].device) == 0) {
 			say(c, RP_CONF_ERROR, at_item("", "ports", i, "device"),
 				"the same as ports[%u].device, expected a port of its own", j);
 			break;
 		}
-		if ((p->ipv4[0] && strcmp(p->ipv4, q->ipv4) == 0) ||
-			(p->ipv6[0] && strcmp(p->ipv6, q->ipv6) == 0))
-			say(c, RP_CONF_ERROR, at_item("", "ports", i, "ipv4"),
-				"the same address as ports[%u]", j);
 	}
 }
 

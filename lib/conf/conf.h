@@ -261,6 +261,10 @@ int rp_conf_cpus_parse(const char *text, unsigned *cpus, unsigned max);
 /** "10.0.0.1/24": address in network order and prefix length. 0 or -EINVAL. */
 int rp_conf_ip4net_parse(const char *text, uint8_t address[4], uint8_t *prefix_bits);
 int rp_conf_ip6net_parse(const char *text, uint8_t address[16], uint8_t *prefix_bits);
+/** An address of either family; an IPv4 one is in the first four bytes. 0 or -EINVAL. */
+int rp_conf_ip_parse(const char *text, uint8_t address[16], bool *six);
+/** "address=02:00:00:00:00:09". 0 or -EINVAL. */
+int rp_conf_neighbour_parse(const char *text, uint8_t address[16], bool *six, uint8_t mac[6]);
 
 /** "subject=level" of log_levels. 0 or -EINVAL. */
 int rp_conf_level_parse(const char *text, enum rp_log_subject *subject, enum rp_log_level *level);

@@ -324,6 +324,33 @@ int rp_conf_ip6net_parse(const char *text, uint8_t address[16], uint8_t *prefix_
 	return ip_net_parse(AF_INET6, text, address, 16, prefix_bits);
 }
 
+int rp_conf_ip_parse(const char *text, uint8_t address[16], bool *six)
+{
+	*six = strchr(text, ':') != NULL;
+	return inet_pton(*six ? AF_INET6 : AF_INET, text, address) == 1 ? 0 : -EINVAL;
+}
+
+int rp_conf_neighbour_parse(const char *text, uint8_t address[16], bool *six, uint8_t mac[6])
+{
+	const char *equal = strchr(text, '=');
+	char host[64];
+	unsigned b[6];
+	int used = 0;
+
+	if (!equal || (size_t)(equal - text) >= sizeof(host))
+		return -EINVAL;
+	memcpy(host, text, (size_t)(equal - text));
+	host[equal - text] = '\0';
+	if (strlen(equal + 1) != 17 ||
+		sscanf(equal + 1, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4],
+			&b[5], &used) != 6 ||
+		used != 17)
+		return -EINVAL;
+	for (unsigned i = 0; i < 6; i++)
+		mac[i] = (uint8_t)b[i];
+	return rp_conf_ip_parse(host, address, six);
+}
+
 int rp_conf_level_parse(const char *text, enum rp_log_subject *subject, enum rp_log_level *level)
 {
 	const char *equal = strchr(text, '=');

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf_priv.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -144,9 +143,19 @@ bool conf_value_item_ok(const struct conf_entry *e, const char *text)
 	struct rp_conf_endpoint endpoint;
 	enum rp_log_subject subject;
 	enum rp_log_level level;
+	uint8_t address[16], bits, mac[6];
+	bool six;
 
 	if (!conf_utf8_ok(text))
 		return false;
+	if (e->type == CONF_T_IP4NETS)
+		return rp_conf_ip4net_parse(text, address, &bits) == 0;
+	if (e->type == CONF_T_IP6NETS)
+		return rp_conf_ip6net_parse(text, address, &bits) == 0;
+	if (e->type == CONF_T_IPS)
+		return rp_conf_ip_parse(text, address, &six) == 0;
+	if (e->type == CONF_T_NEIGHS)
+		return rp_conf_neighbour_parse(text, address, &six, mac) == 0;
 	if (e->type == CONF_T_URLS)
 		return rp_conf_endpoint_parse(text, 2379, &endpoint) == 0;
 	if (e->type == CONF_T_ZONES)
@@ -159,7 +168,7 @@ bool conf_value_item_ok(const struct conf_entry *e, const char *text)
 /* Is `text` good for a knob that stays a text? */
 static bool text_ok(const struct conf_entry *e, const char *text, char *why, size_t why_size)
 {
-	uint8_t address[16], bits;
+	uint8_t address[16];
 	unsigned cpus[RP_SHARDS_MAX];
 	struct rp_conf_endpoint endpoint;
 	struct rp_impair_spec spec;
@@ -174,13 +183,6 @@ static bool text_ok(const struct conf_entry *e, const char *text, char *why, siz
 		return true;
 	if (e->type == CONF_T_UUID)
 		return rp_conf_uuid_parse(text, address) == 0;
-	if (e->type == CONF_T_IP4NET)
-		return rp_conf_ip4net_parse(text, address, &bits) == 0;
-	if (e->type == CONF_T_IP6NET)
-		return rp_conf_ip6net_parse(text, address, &bits) == 0;
-	if (e->type == CONF_T_IP)
-		return inet_pton(AF_INET, text, address) == 1 ||
-		       inet_pton(AF_INET6, text, address) == 1;
 	if (e->type == CONF_T_ENDPOINT)
 		return rp_conf_endpoint_parse(text, 0, &endpoint) == 0 &&
 		       (endpoint.port != 0 || endpoint.is_unix);

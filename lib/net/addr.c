@@ -109,7 +109,7 @@ bool net_addrs_init(struct rp_net *net)
 				continue;
 			if (!addr_ok(a) || net_addr_find(net, &a->ip) >= 0)
 				return false;
-			link_local |= six && net_is_link_local6(&a->ip);
+			link_local |= six && rp_ip_is_link_local(&a->ip);
 			addr_add(net, a);
 		}
 		if (!six)
@@ -225,7 +225,7 @@ bool net_on_link(const struct rp_net *net, const union rp_ip *ip)
 	bool is4 = rp_ip_is4(ip), in = false;
 	uint32_t i = is4 ? 0 : net->addr4_count, end = is4 ? net->addr4_count : net->addr_count;
 
-	if (!is4 && net_is_link_local6(ip))
+	if (!is4 && rp_ip_is_link_local(ip))
 		return i < end;
 	for (; i < end; i++) {
 		const struct net_addr *a = &net->addrs[i];
@@ -258,7 +258,7 @@ static unsigned addr_score(
 	if (a->state != NET_ADDR_VALID)
 		return 0;
 	/* RFC 6724 5 rule 2: of the same scope. */
-	if (!is4 && net_is_link_local6(&a->ip) != net_is_link_local6(remote))
+	if (!is4 && rp_ip_is_link_local(&a->ip) != rp_ip_is_link_local(remote))
 		return 0;
 	if (net_in_prefix(a, remote))
 		return 512 + common;
@@ -323,7 +323,7 @@ int net_next_hop(const struct rp_net *net, const union rp_ip *remote, union rp_i
 	if (rp_ip_is4(remote) && addr_in_subnet(net, remote))
 		return -EADDRNOTAVAIL;
 	/* What is link-local is on no other link. */
-	if ((gateway->q[0] == 0 && gateway->q[1] == 0) || net_is_link_local6(remote))
+	if ((gateway->q[0] == 0 && gateway->q[1] == 0) || rp_ip_is_link_local(remote))
 		return -ENETUNREACH;
 	*hop = *gateway;
 	return 0;

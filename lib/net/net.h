@@ -67,6 +67,12 @@ static inline bool rp_ip_is4(const union rp_ip *ip)
 	return ip->q[0] == 0;
 }
 
+/** Of fe80::/10: known on its link only. */
+static inline bool rp_ip_is_link_local(const union rp_ip *ip)
+{
+	return ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80;
+}
+
 static inline bool rp_ip_equal(const union rp_ip *a, const union rp_ip *b)
 {
 	return a->q[0] == b->q[0] && a->q[1] == b->q[1];

@@ -162,11 +162,6 @@ static inline bool net_is_multicast6(const union rp_ip *ip)
 	return ip->b[0] == 0xff;
 }
 
-static inline bool net_is_link_local6(const union rp_ip *ip)
-{
-	return ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80;
-}
-
 static inline bool net_in_prefix(const struct net_addr *a, const union rp_ip *ip)
 {
 	return !((a->ip.q[0] ^ ip->q[0]) & a->mask[0]) && !((a->ip.q[1] ^ ip->q[1]) & a->mask[1]);

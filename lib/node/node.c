@@ -39,6 +39,7 @@ struct rp_node {
 	bool eal_started, launched;
 	struct rte_mempool *queue_pool, *frame_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
+	struct rp_net_neighbour neighbours[RP_ENGINE_PORTS_MAX][64];
 	uint32_t port_count, shards, link_shard;
 	struct rp_clock clock;
 	struct rp_xcore *xcore;
@@ -271,27 +272,65 @@ static int create_ktcp(struct rp_node *n, const struct failure *f)
 	return 0;
 }
 
-static int parse_ip4(const char *text, uint8_t out[4])
+static union rp_ip ip_of(const uint8_t *bytes, bool six)
 {
-	struct rp_endpoint e;
-	char with_port[64];
-
-	memset(out, 0, 4);
-	if (text[0] == '\0')
-		return 0;
-	snprintf(with_port, sizeof(with_port), "%s:1", text);
-	if (rp_endpoint_parse(&e, with_port) != 0 || e.family != 4)
-		return -EINVAL;
-	memcpy(out, e.addr, 4);
-	return 0;
+	return six ? rp_ip_from6(bytes) : rp_ip_from4(bytes);
 }
 
-static int tcp_config(
-	struct rp_node *n, uint32_t port, struct rp_tcp_config *t, const struct failure *f)
+/* The configuration was checked: what is in it fits. */
+static void interface_addresses(const struct rp_conf_port *p, struct rp_net_interface *i)
+{
+	unsigned n = 0;
+	uint8_t bytes[16];
+	bool six;
+
+	for (unsigned k = 0; k < p->ipv4.count && n < RP_NET_ADDRESSES_MAX; k++, n++) {
+		rp_conf_ip4net_parse(p->ipv4.items[k], bytes, &i->addresses[n].prefix_length);
+		i->addresses[n].ip = rp_ip_from4(bytes);
+	}
+	for (unsigned k = 0; k < p->ipv6.count && n < RP_NET_ADDRESSES_MAX; k++, n++) {
+		rp_conf_ip6net_parse(p->ipv6.items[k], bytes, &i->addresses[n].prefix_length);
+		i->addresses[n].ip = rp_ip_from6(bytes);
+	}
+	for (unsigned k = 0; k < p->gateway.count; k++) {
+		rp_conf_ip_parse(p->gateway.items[k], bytes, &six);
+		*(six ? &i->gateway6 : &i->gateway4) = ip_of(bytes, six);
+	}
+	i->vlan = (uint16_t)p->vlan;
+}
+
+static void static_neighbours(struct rp_node *n, uint32_t port, struct rp_net_config *net)
+{
+	const struct rp_conf_list *list = &n->conf->ports[port].neighbours;
+	struct rp_net_neighbour *out = n->neighbours[port];
+	uint8_t bytes[16];
+	bool six;
+
+	for (unsigned k = 0; k < list->count && k < RP_ARRAY_SIZE(n->neighbours[port]); k++) {
+		rp_conf_neighbour_parse(list->items[k], bytes, &six, out[k].mac);
+		out[k].ip = ip_of(bytes, six);
+		net->static_neighbour_count = k + 1;
+	}
+	net->static_neighbours = out;
+}
+
+/* Where peers find this node: the first address that they can reach from another link as well. */
+static void record_endpoint(struct rp_node *n, const struct rp_net_interface *i)
+{
+	for (unsigned k = 0; k < RP_NET_ADDRESSES_MAX && n->record.tcp.family == 0; k++) {
+		const union rp_ip *ip = &i->addresses[k].ip;
+
+		if (ip->q[1] == 0 && ip->q[0] == 0)
+			return;
+		if (!rp_ip_is_link_local(ip))
+			n->record.tcp = rp_ip_to_endpoint(ip, n->conf->links.listen);
+	}
+}
+
+static void tcp_config(struct rp_node *n, uint32_t port, struct rp_tcp_config *t)
 {
 	const struct rp_conf_port *p = &n->conf->ports[port];
 	struct rp_port_info info;
-	uint8_t addr[16], gateway[4];
 
 	rp_port_info(n->ports[port], &info);
 	*t = (struct rp_tcp_config){
@@ -311,20 +350,10 @@ static int tcp_config(
 	random_bytes(t->secret, sizeof(t->secret));
 	random_bytes(&t->seed, sizeof(t->seed));
 	t->net.seed = t->seed;
-	if (p->ipv4[0] == '\0' ||
-		rp_conf_ip4net_parse(p->ipv4, addr, &t->net.iface.addresses[0].prefix_length) ||
-		parse_ip4(p->gateway, gateway) != 0) {
-		snprintf(f->error, f->error_size,
-			"ports[%u].ipv4: a port needs an IPv4 address, as 10.0.0.1/24", port);
-		return fail(f, RP_EXIT_PORT, NULL);
-	}
-	t->net.iface.addresses[0].ip = rp_ip_from4(addr);
-	if (p->gateway[0])
-		t->net.iface.gateway4 = rp_ip_from4(gateway);
-	if (n->record.tcp.family == 0)
-		n->record.tcp =
-			rp_ip_to_endpoint(&t->net.iface.addresses[0].ip, n->conf->links.listen);
-	return 0;
+	t->net.dad = p->dad;
+	interface_addresses(p, &t->net.iface);
+	static_neighbours(n, port, &t->net);
+	record_endpoint(n, &t->net.iface);
 }
 
 /* How appliances talk to each other: their loops answer within a millisecond. */
@@ -420,8 +449,7 @@ static int create_shards(struct rp_node *n, const struct failure *f)
 			c.ktcp = n->ktcp;
 			for (uint32_t p = 0; p < n->port_count; p++) {
 				c.ports[p] = rp_port_queue(n->ports[p], 0);
-				if (tcp_config(n, p, &c.engine.tcp[p], f) != 0)
-					return -1;
+				tcp_config(n, p, &c.engine.tcp[p]);
 			}
 		}
 		n->shard[s] = rp_shard_create(&c);

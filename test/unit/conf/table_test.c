@@ -29,9 +29,11 @@ static void make_value(struct rp_rand *r, const struct conf_entry *e, char *text
 		[CONF_T_UUID] = {"", "00000000-0000-0000-0000-000000000001",
 			"0123456789abcdef0123456789abcde0"},
 		[CONF_T_CPUS] = {"auto", "0-3", "1, 5"},
-		[CONF_T_IP4NET] = {"10.0.0.1/24", "192.168.1.1/32", "1.2.3.4/1"},
-		[CONF_T_IP6NET] = {"fd00::1/64", "::1/128", "fe80::1/10"},
-		[CONF_T_IP] = {"10.0.0.9", "fd00::9", ""},
+		[CONF_T_IP4NETS] = {"10.0.0.1/24", "192.168.1.1/32", "1.2.3.4/1"},
+		[CONF_T_IP6NETS] = {"fd00::1/64", "fd00:1::1/128", "fe80::1/10"},
+		[CONF_T_IPS] = {"10.0.0.9", "fd00::9", "10.0.0.8"},
+		[CONF_T_NEIGHS] = {"10.0.0.9=02:00:00:00:00:09", "fd00::9=0A:bb:cc:dd:ee:ff",
+			"10.0.0.8=02:00:00:00:00:08"},
 		[CONF_T_IMPAIR] = {"", "drop=0.5", "delay_us=3,cut=1"},
 		[CONF_T_ENDPOINT] = {"", "localhost:1", "[::1]:9"},
 		[CONF_T_LIST] = {"", "/a", "/a, /b/c"},
@@ -298,7 +300,7 @@ static void test_keep_fixed(void **state)
 	assert_int_equal(conf_b.ports_count, 2);
 	assert_string_equal(conf_b.ports[0].device, "a");
 	assert_string_equal(conf_b.ports[1].device, "b");
-	assert_string_equal(conf_b.ports[1].ipv4, "10.0.1.1/24");
+	assert_string_equal(conf_b.ports[1].ipv4.items[0], "10.0.1.1/24");
 	assert_int_equal(r.errors, 0);
 	assert_true(r.warnings >= 3);
 	rp_conf_report_free(&r);
