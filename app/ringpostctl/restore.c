@@ -19,7 +19,9 @@
 
 #include <base/units.h>
 #include <bolt/bolt.h>
+#include <etcdserverpb/lease.pb-c.h>
 #include <etcdserverpb/rpc.pb-c.h>
+#include <leasepb/lease.pb-c.h>
 #include <mvccpb/kv.pb-c.h>
 
 #include "client.h"
@@ -36,7 +38,14 @@ struct item {
 	bool deleted;
 };
 
+struct lease {
+	int64_t id, ttl_s;
+	bool granted;
+};
+
 struct keys {
+	struct lease *leases; /* by id */
+	size_t lease_count, lease_size;
 	struct item *items;
 	size_t count, size;
 	bool broken;
@@ -75,6 +84,31 @@ static bool on_pair(void *ctx, struct rp_span key, struct rp_span value)
 		.deleted = key.length > REVISION_BYTES && key.data[REVISION_BYTES] == 't'};
 	k->count++;
 	return true;
+}
+
+static bool on_lease(void *ctx, struct rp_span key, struct rp_span value)
+{
+	struct keys *k = ctx;
+	Leasepb__Lease *l = leasepb__lease__unpack(NULL, value.length, value.data);
+
+	if (!l)
+		return true;
+	if (k->lease_count == k->lease_size) {
+		k->lease_size = k->lease_size ? 2 * k->lease_size : 64;
+		k->leases = realloc(k->leases, k->lease_size * sizeof(*k->leases));
+		if (!k->leases)
+			abort();
+	}
+	k->leases[k->lease_count++] = (struct lease){.id = l->id, .ttl_s = l->ttl};
+	leasepb__lease__free_unpacked(l, NULL);
+	return true;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct lease *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
 }
 
 static int by_key(const void *a, const void *b)
@@ -127,6 +161,7 @@ static void keys_free(struct keys *k)
 	for (size_t i = 0; i < k->count; i++)
 		mvccpb__key_value__free_unpacked(k->items[i].kv, NULL);
 	free(k->items);
+	free(k->leases);
 }
 
 /* The file without the sum that etcdctl and Snapshot put behind it. */
@@ -158,7 +193,13 @@ static int read_keys(const char *path, struct rp_span file, struct keys *k)
 		return complain(path, "no snapshot of etcd 3: there is no bucket \"key\"");
 	if (k->broken)
 		return complain(path, "no snapshot of etcd 3: a pair is no version of a key");
-	return error < 0 ? complain(path, why ? why : strerror(-error)) : 0;
+	if (error == 0)
+		error = rp_bolt_each(&f, "lease", on_lease, k, &why);
+	if (error < 0 && error != -ENOENT)
+		return complain(path, why ? why : strerror(-error));
+	if (k->lease_count > 0)
+		qsort(k->leases, k->lease_count, sizeof(k->leases[0]), by_id);
+	return 0;
 }
 
 /* ---- the node ---- */
@@ -201,6 +242,33 @@ static bool is_empty(struct client *c)
 	return below + above == 0;
 }
 
+/* Grants what keys refer to, with the full time, as etcd does after a restart. */
+static void grant_all(struct client *c, struct keys *k, size_t *lost)
+{
+	for (size_t i = 0; i < k->count; i++) {
+		Etcdserverpb__LeaseGrantRequest q = ETCDSERVERPB__LEASE_GRANT_REQUEST__INIT;
+		Mvccpb__KeyValue *kv = k->items[i].kv;
+		struct lease wanted = {.id = kv->lease}, *l;
+		struct answer a;
+
+		if (kv->lease == 0)
+			continue;
+		l = k->lease_count > 0
+			    ? bsearch(&wanted, k->leases, k->lease_count, sizeof(wanted), by_id)
+			    : NULL;
+		if (l && !l->granted) {
+			q.id = l->id;
+			q.ttl = l->ttl_s;
+			l->granted = call(c, "/etcdserverpb.Lease/LeaseGrant", &q.base, &a) == 0;
+			free(a.data);
+		}
+		if (l && l->granted)
+			continue;
+		kv->lease = 0;
+		(*lost)++;
+	}
+}
+
 /* Puts the items in one txn. */
 static int put_batch(struct client *c, const struct item *items, size_t count)
 {
@@ -214,6 +282,7 @@ static int put_batch(struct client *c, const struct item *items, size_t count)
 		etcdserverpb__put_request__init(&puts[i]);
 		puts[i].key = items[i].kv->key;
 		puts[i].value = items[i].kv->value;
+		puts[i].lease = items[i].kv->lease;
 		etcdserverpb__request_op__init(&ops[i]);
 		ops[i].request_case = ETCDSERVERPB__REQUEST_OP__REQUEST_REQUEST_PUT;
 		ops[i].request_put = &puts[i];
@@ -251,21 +320,23 @@ static int put_all(struct client *c, const struct keys *k)
 static int restore_from(struct client *c, const char *path, struct rp_span file)
 {
 	struct keys k = {0};
-	size_t own = 0, leases = 0;
+	size_t own = 0, lost = 0;
 	int rc = read_keys(path, file, &k);
 
 	if (rc == 0) {
 		keep_last(&k, &own);
-		for (size_t i = 0; i < k.count; i++)
-			leases += k.items[i].kv->lease != 0;
-		rc = is_empty(c) ? put_all(c, &k) : 1;
+		rc = is_empty(c) ? 0 : 1;
+	}
+	if (rc == 0) {
+		grant_all(c, &k, &lost);
+		rc = put_all(c, &k);
 	}
 	if (rc == 0)
 		printf("restored %zu keys\n", k.count);
 	if (rc == 0 && own > 0)
 		printf("left out %zu keys of queues and nodes: they write their own\n", own);
-	if (rc == 0 && leases > 0)
-		printf("%zu keys had a lease, and have none now\n", leases);
+	if (rc == 0 && lost > 0)
+		printf("%zu keys had a lease that is not in the file, and have none now\n", lost);
 	keys_free(&k);
 	return rc;
 }

@@ -14,6 +14,8 @@
 #include <base/log.h>
 #include <ctl/ctl_priv.h>
 #include <gateway/gateway.h>
+#include <gateway/health.h>
+#include <gateway/reflection.h>
 #include <services.h>
 
 #define RING_BUDGET 256
@@ -61,6 +63,9 @@ static void ctl_unary_answer(void *ctx, uint64_t token, struct rp_span answer)
 
 static void ctl_ready(void *ctx, bool alone)
 {
+	struct rp_ctl *ctl = ctx;
+
+	rp_health_set(ctl->health, true);
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO,
 		alone ? "ready: no peer was there, serving alone" : "ready: synced with the peers");
 }
@@ -167,6 +172,7 @@ static void stop_next(struct rp_ctl *ctl)
 	if (ctl->stop_phase == 1) {
 		RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "stopping");
 		rp_grpc_server_close_listeners(ctl->server);
+		rp_health_set(ctl->health, false);
 		rp_etcd_stop(ctl->etcd);
 		rp_control_stop(ctl->control, 1);
 		rp_loop_timer_in(
@@ -277,8 +283,12 @@ static int create_server(struct rp_ctl *ctl)
 	rc = ctl_admin_create(ctl);
 	if (rc)
 		return rc;
+	ctl->health = rp_health_new(ctl->server);
+	ctl->reflection = rp_reflection_new(ctl->server);
 	ctl->gateway = rp_gateway_new(ctl->server, rp_proto_services);
-	return ctl->gateway ? ctl_peers_create(ctl) : -errno;
+	if (!ctl->health || !ctl->reflection || !ctl->gateway)
+		return -errno;
+	return ctl_peers_create(ctl);
 }
 
 static int create_control(struct rp_ctl *ctl)
@@ -397,6 +407,8 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);
 	rp_gateway_destroy(ctl->gateway);
+	rp_health_destroy(ctl->health);
+	rp_reflection_destroy(ctl->reflection);
 	rp_etcd_destroy(ctl->etcd);
 	/* What still lies in the rings holds buffers. */
 	while (rp_xcore_recv_any(ctl->end, &m, NULL, 1) == 1)

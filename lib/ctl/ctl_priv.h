@@ -90,6 +90,8 @@ struct rp_ctl {
 	struct rp_grpc_server *server;
 	struct rp_etcd *etcd;
 	struct rp_gateway *gateway;
+	struct rp_health *health;
+	struct rp_reflection *reflection;
 	struct rp_etcd_backend backend;
 	struct rp_etcd_peer_backend peer_backend;
 	struct rp_control *control;

@@ -13,6 +13,8 @@
 #include <base/bytes.h>
 #include <bolt/bolt.h>
 #include <etcdserverpb/rpc.pb-c.h>
+#include <kv/lease.h>
+#include <leasepb/lease.pb-c.h>
 
 #include "etcd_priv.h"
 
@@ -36,10 +38,16 @@ enum {
 	BUCKET_COUNT,
 };
 
+struct snapshot_lease {
+	int64_t id, ttl_s;
+};
+
 struct etcd_snapshot {
 	struct rp_etcd *e;
 	struct rp_grpc_call *call;
 	struct rp_kv_dump dump;
+	struct snapshot_lease *leases; /* by id */
+	uint32_t lease_count;
 	struct rp_bolt_bucket buckets[BUCKET_COUNT];
 	struct rp_bolt_writer *writer;
 	uint64_t left;
@@ -96,6 +104,68 @@ static void key_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
 	protobuf_c_message_pack(&kv.base, value);
 }
 
+static void lease_message(Leasepb__Lease *m, const struct snapshot_lease *l)
+{
+	leasepb__lease__init(m);
+	m->id = l->id;
+	m->ttl = l->ttl_s;
+}
+
+static void lease_size(void *ctx, uint64_t i, uint32_t *key, uint32_t *value)
+{
+	const struct etcd_snapshot *s = ctx;
+	Leasepb__Lease m;
+
+	lease_message(&m, &s->leases[i]);
+	*key = 8;
+	*value = (uint32_t)leasepb__lease__get_packed_size(&m);
+}
+
+static void lease_key(void *ctx, uint64_t i, uint8_t *key)
+{
+	const struct etcd_snapshot *s = ctx;
+	struct rp_writer w = rp_writer_of(key, 8);
+
+	rp_write_be64(&w, (uint64_t)s->leases[i].id);
+}
+
+static void lease_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
+{
+	const struct etcd_snapshot *s = ctx;
+	Leasepb__Lease m;
+
+	lease_key(ctx, i, key);
+	lease_message(&m, &s->leases[i]);
+	leasepb__lease__pack(&m, value);
+}
+
+static int lease_order(const void *a, const void *b)
+{
+	uint64_t x = (uint64_t)((const struct snapshot_lease *)a)->id;
+	uint64_t y = (uint64_t)((const struct snapshot_lease *)b)->id;
+
+	return (x > y) - (x < y);
+}
+
+static void leases_take(struct etcd_snapshot *s, uint64_t now_ns)
+{
+	uint32_t count, n = 0;
+	int64_t *ids = rp_kv_lease_list(s->e->kv, &count);
+
+	s->leases = calloc((size_t)count + 1, sizeof(s->leases[0]));
+	RP_ASSERT(s->leases != NULL);
+	for (uint32_t i = 0; i < count; i++) {
+		struct rp_kv_lease l;
+
+		if (rp_kv_lease_get(s->e->kv, ids[i], now_ns, &l))
+			s->leases[n++] = (struct snapshot_lease){.id = l.id, .ttl_s = l.ttl_s};
+	}
+	free(ids);
+	if (n > 0)
+		qsort(s->leases, n, sizeof(s->leases[0]), lease_order);
+	s->lease_count = n;
+}
+
 /* The index of the log that all of it is in, and how far it is compacted. */
 static const char *const meta_keys[] = {
 	"consistent_index", "finishedCompactRev", "scheduledCompactRev"};
@@ -134,6 +204,10 @@ static void buckets_fill(struct etcd_snapshot *s)
 	s->buckets[BUCKET_KEY].size = key_size;
 	s->buckets[BUCKET_KEY].fill = key_fill;
 	s->buckets[BUCKET_KEY].key = key_key;
+	s->buckets[BUCKET_LEASE].count = s->lease_count;
+	s->buckets[BUCKET_LEASE].size = lease_size;
+	s->buckets[BUCKET_LEASE].fill = lease_fill;
+	s->buckets[BUCKET_LEASE].key = lease_key;
 	s->buckets[BUCKET_META].count = s->dump.compacted > 0 ? RP_ARRAY_SIZE(meta_keys) : 1;
 	s->buckets[BUCKET_META].size = meta_size;
 	s->buckets[BUCKET_META].fill = meta_fill;
@@ -148,6 +222,7 @@ static void snapshot_free(struct etcd_snapshot *s)
 	mbedtls_sha256_free(&s->sha);
 	rp_bolt_writer_free(s->writer);
 	rp_kv_dump_clear(&s->dump);
+	free(s->leases);
 	free(s);
 }
 
@@ -223,6 +298,7 @@ static void on_snapshot(struct rp_grpc_call *call, const uint8_t *data, size_t l
 	s->e = e;
 	s->call = call;
 	rp_kv_dump(e->kv, &s->dump);
+	leases_take(s, e->now_ns);
 	buckets_fill(s);
 	s->writer = rp_bolt_writer_new(s->buckets, BUCKET_COUNT);
 	RP_ASSERT(s->writer != NULL);

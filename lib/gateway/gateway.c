@@ -71,7 +71,7 @@ static const struct {
 };
 
 /* Names of the same API before it was finished, too. */
-static const char *const gateway_prefixes[] = {"/v3/", "/v3beta/"};
+static const char *const gateway_prefixes[] = {"/v3/", "/v3beta/", "/v3alpha/"};
 
 struct gateway_route {
 	const struct rp_grpc_method *method; /* NULL: not served */

@@ -6,70 +6,13 @@
 
 #include <gateway/json.h>
 
-struct wire {
-	const uint8_t *at, *end;
-};
-
-struct wire_field {
-	uint32_t id;
-	unsigned type;
-	uint64_t number;
-	const uint8_t *data;
-	size_t length;
-};
-
-static bool wire_varint(struct wire *w, uint64_t *out)
-{
-	*out = 0;
-	for (unsigned shift = 0; shift < 64 && w->at < w->end; shift += 7) {
-		uint8_t b = *w->at++;
-
-		*out |= (uint64_t)(b & 0x7f) << shift;
-		if (!(b & 0x80))
-			return true;
-	}
-	return false;
-}
-
-static bool wire_fixed(struct wire *w, size_t bytes, uint64_t *out)
-{
-	*out = 0;
-	if ((size_t)(w->end - w->at) < bytes)
-		return false;
-	memcpy(out, w->at, bytes);
-	w->at += bytes;
-	return true;
-}
-
-/* The value of one field, whose tag was read. */
-static bool wire_value(struct wire *w, unsigned type, struct wire_field *f)
-{
-	uint64_t length;
-
-	switch (type) {
-	case 0:
-		return wire_varint(w, &f->number);
-	case 1:
-		return wire_fixed(w, 8, &f->number);
-	case 5:
-		return wire_fixed(w, 4, &f->number);
-	case 2:
-		if (!wire_varint(w, &length) || length > (size_t)(w->end - w->at))
-			return false;
-		f->data = w->at;
-		f->length = (size_t)length;
-		w->at += length;
-		return true;
-	default:
-		return false;
-	}
-}
+#include "wire_priv.h"
 
 static json_t *out_message(
 	const ProtobufCMessageDescriptor *d, const uint8_t *data, size_t length, unsigned depth);
 
 /* A string that is no UTF-8 keeps what is ASCII in it. */
-static json_t *out_string(const struct wire_field *f)
+static json_t *out_string(const struct gateway_field *f)
 {
 	json_t *out = json_stringn((const char *)f->data, f->length);
 	char *text;
@@ -86,7 +29,7 @@ static json_t *out_string(const struct wire_field *f)
 	return out;
 }
 
-static json_t *out_bytes(const struct wire_field *f)
+static json_t *out_bytes(const struct gateway_field *f)
 {
 	char *text = rp_gateway_base64(f->data, f->length);
 	json_t *out = text ? json_string_nocheck(text) : NULL;
@@ -152,7 +95,7 @@ static json_t *out_number(const ProtobufCFieldDescriptor *f, uint64_t number)
 }
 
 static json_t *out_value(
-	const ProtobufCFieldDescriptor *d, const struct wire_field *f, unsigned depth)
+	const ProtobufCFieldDescriptor *d, const struct gateway_field *f, unsigned depth)
 {
 	bool long_type = d->type == PROTOBUF_C_TYPE_STRING || d->type == PROTOBUF_C_TYPE_BYTES ||
 			 d->type == PROTOBUF_C_TYPE_MESSAGE;
@@ -212,20 +155,20 @@ static unsigned packed_type(const ProtobufCFieldDescriptor *d)
 }
 
 static bool out_packed(
-	json_t *object, const ProtobufCFieldDescriptor *d, const struct wire_field *f)
+	json_t *object, const ProtobufCFieldDescriptor *d, const struct gateway_field *f)
 {
-	struct wire w = {.at = f->data, .end = f->data + f->length};
-	struct wire_field item = {.type = packed_type(d)};
+	struct gateway_wire w = {.at = f->data, .end = f->data + f->length};
+	struct gateway_field item = {.type = packed_type(d)};
 
 	while (w.at < w.end)
-		if (!wire_value(&w, item.type, &item) ||
+		if (!gateway_wire_value(&w, item.type, &item) ||
 			!out_append(object, d->name, out_number(d, item.number)))
 			return false;
 	return true;
 }
 
-static bool out_field(json_t *object, const ProtobufCFieldDescriptor *d, const struct wire_field *f,
-	unsigned depth)
+static bool out_field(json_t *object, const ProtobufCFieldDescriptor *d,
+	const struct gateway_field *f, unsigned depth)
 {
 	if (d->label != PROTOBUF_C_LABEL_REPEATED)
 		return json_object_set_new(object, d->name, out_value(d, f, depth)) == 0;
@@ -237,25 +180,19 @@ static bool out_field(json_t *object, const ProtobufCFieldDescriptor *d, const s
 static json_t *out_message(
 	const ProtobufCMessageDescriptor *d, const uint8_t *data, size_t length, unsigned depth)
 {
-	struct wire w = {.at = data, .end = data + length};
+	struct gateway_wire w = gateway_wire_of((struct rp_span){.data = data, .length = length});
 	json_t *out = depth < RP_GATEWAY_DEPTH_MAX ? json_object() : NULL;
 	bool good = out != NULL;
+	struct gateway_field f;
 
-	while (good && w.at < w.end) {
-		const ProtobufCFieldDescriptor *field;
-		struct wire_field f = {0};
-		uint64_t tag;
+	while (good && gateway_wire_next(&w, &f)) {
+		const ProtobufCFieldDescriptor *field =
+			protobuf_c_message_descriptor_get_field(d, f.id);
 
-		if (!wire_varint(&w, &tag) || !wire_value(&w, tag & 7, &f)) {
-			good = false;
-			break;
-		}
-		f.id = (uint32_t)(tag >> 3);
-		f.type = tag & 7;
-		field = protobuf_c_message_descriptor_get_field(d, f.id);
 		if (field)
 			good = out_field(out, field, &f, depth);
 	}
+	good = good && !w.bad;
 	if (good)
 		return out;
 	json_decref(out);

@@ -62,6 +62,11 @@ def fill(server, rng):
         key = rng.choice(sorted(keys))
         del keys[key]
         post(server, "/v3/kv/deleterange", {"key": b64(key)})
+    # Two keys with a lease, one of an id that is negative.
+    for lease, key in ((4711, b"leased"), (-5, b"leased too")):
+        post(server, "/v3/lease/grant", {"ID": str(lease), "TTL": "3600"})
+        post(server, "/v3/kv/put", {"key": b64(key), "value": b64(key), "lease": str(lease)})
+        keys[key] = key
     keys[b"big"] = rng.randbytes(1500000)
     post(server, "/v3/kv/put", {"key": b64(b"big"), "value": b64(keys[b"big"])})
     return keys
@@ -79,6 +84,12 @@ def content(server):
         if not data.get("more"):
             return out
         key += b"\0"
+
+
+def check_leases(server):
+    for lease, key in (("4711", b"leased"), ("-5", b"leased too")):
+        data = post(server, "/v3/lease/timetolive", {"ID": lease, "keys": True})
+        assert data["grantedTTL"] == "3600" and data["keys"] == [b64(key)], data
 
 
 def real_etcd(folder):
@@ -99,6 +110,7 @@ def check_etcd(file, folder, keys):
     server = real_etcd(folder)
     try:
         assert content(server) == keys
+        check_leases(server)
         # It goes on from there: a write has a revision of its own.
         before = int(post(server, "/v3/kv/range", {"key": b64(b"x")})["header"]["revision"])
         after = int(post(server, "/v3/kv/put", {"key": b64(b"x")})["header"]["revision"])
@@ -140,6 +152,7 @@ def main():
         r = ctl(two, "restore", file)
         assert r.returncode == 0 and f"restored {len(keys)} keys" in r.stdout, r
         assert content(two) == keys, "the restored node has other keys"
+        check_leases(two)
         r = ctl(two, "restore", file)
         assert r.returncode == 1 and "wants an empty one" in r.stderr, r
         check_etcd(file, os.path.join(folder, "data"), keys)
