@@ -88,6 +88,15 @@ static struct tcp_ooo *ooo_insert(
 	return o;
 }
 
+/* The first part of a segment that is there already is reported (RFC 2883 4). */
+static void ooo_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end)
+{
+	if (start == end || c->flags & TCPF_DSACK)
+		return;
+	c->dsack = (struct tcp_range){start, end};
+	c->flags |= TCPF_DSACK;
+}
+
 /* What of the segment nobody has yet is kept; the bytes that came first stay. Takes m. */
 static bool ooo_add(struct tcp_conn *c, uint32_t start, struct rte_mbuf *m)
 {
@@ -107,10 +116,7 @@ static bool ooo_add(struct tcp_conn *c, uint32_t start, struct rte_mbuf *m)
 
 		if (prev && rp_seq_gt(prev->end, start))
 			skip = RP_MIN(prev->end - start, m->pkt_len);
-		if (skip > 0 && !(c->flags & TCPF_DSACK)) {
-			c->dsack = (struct tcp_range){start, start + skip};
-			c->flags |= TCPF_DSACK;
-		}
+		ooo_duplicate(c, start, start + skip);
 		m = tcp_mbuf_cut(m, skip, m->pkt_len - skip);
 		if (!m)
 			break;
@@ -121,6 +127,7 @@ static bool ooo_add(struct tcp_conn *c, uint32_t start, struct rte_mbuf *m)
 		piece = m;
 		m = NULL;
 		if (take < piece->pkt_len) {
+			ooo_duplicate(c, next->start, rp_seq_min(end, next->end));
 			/* The rest begins within what is there; only if it goes on behind is it
 			 * wanted. */
 			if (rp_seq_gt(end, next->end))

@@ -163,6 +163,10 @@ int app_dial(struct script *s, struct flow *f, const struct rp_conn_options *opt
 	struct rp_endpoint peer = {.family = 4, .port = f->remote_port, .addr = {10, 0, 0, 2}};
 	struct rp_conn *c;
 
+	if (s->family == 6)
+		peer = (struct rp_endpoint){
+			.family = 6, .port = f->remote_port, .addr = {0xfd, [15] = 2}};
+
 	app_begin(f, NULL);
 	f->local_port = 0;
 	f->irs_known = false;
@@ -196,6 +200,12 @@ static bool read_option(struct script *s, struct rp_conn_options *o)
 		o->rto_min_ns = (uint64_t)script_take_number(s);
 	else if (script_word(s, "ack_delay"))
 		o->ack_delay_max_ns = (uint64_t)script_take_number(s);
+	else if (script_word(s, "keepalive"))
+		o->keepalive_idle_ns = (uint64_t)script_take_number(s);
+	else if (script_word(s, "interval"))
+		o->keepalive_interval_ns = (uint64_t)script_take_number(s);
+	else if (script_word(s, "probes"))
+		o->keepalive_probes = (uint32_t)script_take_number(s);
 	else if (script_word(s, "mtu"))
 		o->mtu = (uint16_t)script_take_number(s);
 	else if (script_word(s, "quick"))

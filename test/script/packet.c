@@ -10,6 +10,7 @@
 #include "script.h"
 
 static const uint8_t addr_stack[4] = {10, 0, 0, 1}, addr_script[4] = {10, 0, 0, 2};
+static const uint8_t addr6_stack[16] = {0xfd, [15] = 1}, addr6_script[16] = {0xfd, [15] = 2};
 
 static void put16(uint8_t *p, uint32_t v)
 {
@@ -243,7 +244,7 @@ static unsigned build_options(
 	return n;
 }
 
-static void build_ip(uint8_t *p, uint32_t total, const struct build *b)
+static void build_ip4(uint8_t *p, uint32_t total, const struct build *b)
 {
 	p[0] = 0x45;
 	p[1] = b->ecn;
@@ -256,14 +257,40 @@ static void build_ip(uint8_t *p, uint32_t total, const struct build *b)
 	put16(p + 10, ~rig_sum(p, 20, 0) ^ (b->bad_ip_checksum ? 0x0101 : 0));
 }
 
+static void build_ip6(uint8_t *p, uint32_t total, const struct build *b)
+{
+	p[0] = 0x60;
+	p[1] = (uint8_t)(b->ecn << 4);
+	put16(p + 4, (b->ip_length ? b->ip_length : total) - 40);
+	p[6] = 6;
+	p[7] = b->ttl ? b->ttl : 64;
+	memcpy(p + 8, addr6_script, 16);
+	memcpy(p + 24, addr6_stack, 16);
+}
+
+/* Bytes of the IP header, and the sum of the pseudo header. */
+static unsigned build_ip(
+	const struct script *s, uint8_t *p, uint32_t l4, const struct build *b, uint32_t *sum)
+{
+	if (s->family == 6) {
+		build_ip6(p, 40 + l4, b);
+		*sum = rig_sum(p + 8, 32, 6 + l4);
+		return 40;
+	}
+	build_ip4(p, 20 + l4, b);
+	*sum = rig_sum(p + 12, 8, 6 + l4);
+	return 20;
+}
+
 static void packet_build(struct script *s, struct flow *f, const struct build *b)
 {
-	uint8_t p[RIG_PACKET_MAX] = {0}, *tcp = p + 20;
+	unsigned ip = s->family == 6 ? 40 : 20;
+	uint8_t p[RIG_PACKET_MAX] = {0}, *tcp = p + ip;
 	const struct segment *g = &b->g;
 	unsigned header = 20 + build_options(s, f, b, tcp + 20);
-	uint32_t l4 = header + g->length, end;
+	uint32_t l4 = header + g->length, end, sum;
 
-	if (20 + l4 > sizeof(p))
+	if (ip + l4 > sizeof(p))
 		script_fail(s, "the packet is too long");
 	put16(tcp, f->remote_port);
 	put16(tcp + 2, b->port ? b->port : f->local_port);
@@ -275,16 +302,15 @@ static void packet_build(struct script *s, struct flow *f, const struct build *b
 	put16(tcp + 18, b->urgent);
 	for (uint32_t i = 0; i < g->length; i++)
 		tcp[header + i] = b->filled ? b->fill : packet_byte(true, g->seq + i);
-	build_ip(p, 20 + l4, b);
-	put16(tcp + 16,
-		~rig_sum(tcp, l4, rig_sum(p + 12, 8, 6 + l4)) ^ (b->bad_checksum ? 0x0101 : 0));
+	build_ip(s, p, l4, b, &sum);
+	put16(tcp + 16, ~rig_sum(tcp, l4, sum) ^ (b->bad_checksum ? 0x0101 : 0));
 	end = g->seq + g->length + ((g->flags & SYN) != 0) + ((g->flags & FIN) != 0);
 	if (rp_seq_gt(end, f->sent_end))
 		f->sent_end = end;
 	f->window = g->window;
 	script_trace(s, "< #%u flags %02x seq %d:%d ack %d win %u", f->number, g->flags,
 		(int)g->seq, (int)(g->seq + g->length), (int)g->ack, g->window);
-	if (!rig_packet(s->rig, p, 20 + l4 - b->cut))
+	if (!rig_packet(s->rig, p, ip + l4 - b->cut))
 		script_fail(s, "out of buffers");
 }
 
@@ -402,34 +428,82 @@ void packet_in(struct script *s)
 	packet_build(s, f, &b);
 }
 
-static unsigned icmp_kind(struct script *s, uint8_t *type)
-{
-	static const struct {
-		const char *name;
-		uint8_t type, code;
-	} kinds[] = {{"net-unreachable", 3, 0}, {"host-unreachable", 3, 1},
-		{"protocol-unreachable", 3, 2}, {"port-unreachable", 3, 3}, {"too-big", 3, 4},
-		{"source-route", 3, 5}, {"prohibited", 3, 13}, {"time-exceeded", 11, 0},
-		{"source-quench", 4, 0}, {"redirect", 5, 1}};
-	const char *word = script_take(s);
+static const struct icmp_kind {
+	const char *name;
+	uint8_t type, code, type6, code6;
+} icmp_kinds[] = {{"net-unreachable", 3, 0, 1, 0}, {"host-unreachable", 3, 1, 1, 3},
+	{"protocol-unreachable", 3, 2, 4, 1}, {"port-unreachable", 3, 3, 1, 4},
+	{"too-big", 3, 4, 2, 0}, {"source-route", 3, 5, 1, 5}, {"prohibited", 3, 13, 1, 1},
+	{"time-exceeded", 11, 0, 3, 0}, {"source-quench", 4, 0, 4, 0}, {"redirect", 5, 1, 4, 0}};
 
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(kinds); i++) {
-		if (strcmp(word, kinds[i].name) == 0) {
-			*type = kinds[i].type;
-			return kinds[i].code;
-		}
+/* The packet that the message is about: its header and eight bytes. Returns the length. */
+static unsigned icmp_embedded(
+	const struct script *s, const struct flow *f, uint8_t *inner, uint32_t seq)
+{
+	unsigned header = s->family == 6 ? 40 : 20;
+
+	if (s->family == 6) {
+		inner[0] = 0x60;
+		put16(inner + 4, 1460);
+		inner[6] = 6;
+		inner[7] = 60;
+		memcpy(inner + 8, addr6_stack, 16);
+		memcpy(inner + 24, addr6_script, 16);
+	} else {
+		inner[0] = 0x45;
+		put16(inner + 2, 1500);
+		inner[6] = 0x40;
+		inner[8] = 60;
+		inner[9] = 6;
+		memcpy(inner + 12, addr_stack, 4);
+		memcpy(inner + 16, addr_script, 4);
+		put16(inner + 10, ~rig_sum(inner, 20, 0));
 	}
-	script_fail(s, "%s: no such ICMP message", word);
+	put16(inner + header, f->local_port);
+	put16(inner + header + 2, f->remote_port);
+	put32(inner + header + 4, f->irs + seq);
+	return header + 8;
+}
+
+static void icmp_send(struct script *s, const struct flow *f, const struct icmp_kind *kind,
+	uint32_t mtu, uint32_t seq)
+{
+	bool v6 = s->family == 6;
+	unsigned header = v6 ? 40 : 20, length;
+	uint8_t p[40 + 8 + 40 + 8] = {0}, *icmp = p + header;
+
+	icmp[0] = v6 ? kind->type6 : kind->type;
+	icmp[1] = v6 ? kind->code6 : kind->code;
+	put32(icmp + 4, mtu);
+	length = 8 + icmp_embedded(s, f, icmp + 8, seq);
+	if (v6) {
+		build_ip6(p, 40 + length, &(struct build){0});
+		p[6] = 58;
+		put16(icmp + 2, ~rig_sum(icmp, length, rig_sum(p + 8, 32, 58 + length)));
+	} else {
+		build_ip4(p, 20 + length, &(struct build){0});
+		p[9] = 1;
+		put16(p + 10, 0);
+		put16(p + 10, ~rig_sum(p, 20, 0));
+		put16(icmp + 2, ~rig_sum(icmp, length, 0));
+	}
+	script_trace(s, "< #%u icmp %s mtu %u seq %u", f->number, kind->name, mtu, seq);
+	if (!rig_packet(s->rig, p, header + length))
+		script_fail(s, "out of buffers");
 }
 
 void packet_icmp(struct script *s)
 {
-	struct flow *f = script_flow(s);
-	uint8_t p[20 + 8 + 20 + 8] = {0x45, 0, 0, sizeof(p), 0, 0, 0, 0, 64, 1};
-	uint8_t *icmp = p + 20, *inner = p + 28;
+	const struct flow *f = script_flow(s);
+	const struct icmp_kind *kind = NULL;
+	const char *word = script_take(s);
 	uint32_t mtu = 0, seq = 0;
 
-	icmp[1] = (uint8_t)icmp_kind(s, &icmp[0]);
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(icmp_kinds); i++)
+		if (strcmp(word, icmp_kinds[i].name) == 0)
+			kind = &icmp_kinds[i];
+	if (!kind)
+		script_fail(s, "%s: no such ICMP message", word);
 	while (script_peek(s)) {
 		if (script_word(s, "mtu"))
 			mtu = (uint32_t)script_take_number(s);
@@ -438,25 +512,7 @@ void packet_icmp(struct script *s)
 		else
 			script_fail(s, "%s: no such word", script_peek(s));
 	}
-	memcpy(p + 12, addr_script, 4);
-	memcpy(p + 16, addr_stack, 4);
-	put16(p + 10, ~rig_sum(p, 20, 0));
-	inner[0] = 0x45;
-	put16(inner + 2, 1500);
-	inner[6] = 0x40;
-	inner[8] = 60;
-	inner[9] = 6;
-	memcpy(inner + 12, addr_stack, 4);
-	memcpy(inner + 16, addr_script, 4);
-	put16(inner + 10, ~rig_sum(inner, 20, 0));
-	put16(inner + 20, f->local_port);
-	put16(inner + 22, f->remote_port);
-	put32(inner + 24, f->irs + seq);
-	put16(icmp + 6, mtu);
-	put16(icmp + 2, ~rig_sum(icmp, sizeof(p) - 20, 0));
-	script_trace(s, "< #%u icmp type %u code %u mtu %u", f->number, icmp[0], icmp[1], mtu);
-	if (!rig_packet(s->rig, p, sizeof(p)))
-		script_fail(s, "out of buffers");
+	icmp_send(s, f, kind, mtu, seq);
 }
 
 /* Out. */
@@ -559,14 +615,13 @@ static void out_learn(struct script *s, struct flow *f, const struct packet *p)
 void packet_out(void *ctx, const uint8_t *ip, uint32_t length)
 {
 	struct script *s = ctx;
-	const uint8_t *tcp = ip + (ip[0] & 15) * 4u;
+	bool v6 = ip[0] >> 4 == 6;
+	const uint8_t *tcp = ip + (v6 ? 40 : (ip[0] & 15) * 4u);
 	unsigned header;
 	char text[300];
 	struct packet *p;
 	struct flow *f;
 
-	if (ip[9] != 6)
-		return;
 	f = out_flow(s, (uint16_t)get16(tcp), (uint16_t)get16(tcp + 2));
 	header = (tcp[12] >> 4) * 4u;
 	if (header < 20 || tcp + header > ip + length)
@@ -579,8 +634,8 @@ void packet_out(void *ctx, const uint8_t *ip, uint32_t length)
 	*p = (struct packet){.at_ns = s->rig->now_ns,
 		.flow = f,
 		.flags = tcp[13],
-		.ecn = ip[1] & 3,
-		.ttl = ip[8],
+		.ecn = v6 ? ip[1] >> 4 & 3 : ip[1] & 3,
+		.ttl = v6 ? ip[7] : ip[8],
 		.seq = get32(tcp + 4),
 		.ack = get32(tcp + 8),
 		.window = (uint16_t)get16(tcp + 14),
@@ -590,7 +645,7 @@ void packet_out(void *ctx, const uint8_t *ip, uint32_t length)
 	out_learn(s, p->flow, p);
 	packet_describe(p, text, sizeof(text));
 	script_trace(s, "> %s", text);
-	if (!(ip[6] & 0x40))
+	if (!v6 && !(ip[6] & 0x40))
 		script_defer(s, "sent without Don't Fragment");
 	for (uint32_t i = 0; i < p->length; i++) {
 		uint32_t seq = p->seq - p->flow->irs + i;

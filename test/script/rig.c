@@ -44,16 +44,24 @@ static void rig_pools_free(struct rig *rig)
 	rte_mempool_free(rig->rx_pool);
 }
 
-static void rig_neighbour(struct rig *rig)
+/* Everything goes to a gateway, whose address is known. */
+static uint32_t rig_gateways(const struct rp_net_interface *iface, struct rp_net_neighbour *out)
 {
-	const struct rp_net_interface *iface = &rig->config.tcp.net.iface;
+	const union rp_ip *gateways[] = {&iface->gateway4, &iface->gateway6};
+	uint32_t n = 0;
 
-	rp_net_neigh_learn(
-		rp_tcp_net(rig->stack), &iface->gateway4, rig_peer_mac, true, rig->now_ns);
+	for (unsigned i = 0; i < 2; i++) {
+		if (gateways[i]->q[0] == 0 && gateways[i]->q[1] == 0)
+			continue;
+		out[n].ip = *gateways[i];
+		memcpy(out[n++].mac, rig_peer_mac, 6);
+	}
+	return n;
 }
 
 struct rig *rig_new(const struct rig_config *config)
 {
+	struct rp_net_neighbour neighbours[2];
 	struct rig *rig = calloc(1, sizeof(*rig));
 	struct rp_tcp_config *c;
 
@@ -77,8 +85,9 @@ struct rig *rig_new(const struct rig_config *config)
 	rig->rx_free = rte_mempool_avail_count(rig->rx_pool);
 	c->net.header_pool = rig->header_pool;
 	c->net.payload_pool = rig->payload_pool;
-	c->net.neigh_reachable_ns = 365ull * 86400 * RP_NS_PER_S; /* no question in between */
 	memcpy(c->net.iface.mac, rig_mac, 6);
+	c->net.static_neighbours = neighbours;
+	c->net.static_neighbour_count = rig_gateways(&c->net.iface, neighbours);
 	rig->stack = rp_tcp_create(c, rig->now_ns);
 	if (!rig->stack) {
 		int error = errno;
@@ -88,7 +97,7 @@ struct rig *rig_new(const struct rig_config *config)
 		errno = error;
 		return NULL;
 	}
-	rig_neighbour(rig);
+	c->net.static_neighbours = NULL; /* read by now */
 	return rig;
 }
 
@@ -117,27 +126,6 @@ uint32_t rig_sum(const uint8_t *p, uint32_t n, uint32_t sum)
 	return sum;
 }
 
-/* Whatever address is asked for is the one neighbour's. */
-static void rig_arp(struct rig *rig, const uint8_t *frame)
-{
-	uint8_t reply[42];
-	struct rte_mbuf *m;
-
-	if (frame[21] != 1 || memcmp(frame + 28, frame + 38, 4) == 0)
-		return; /* no question, or an announcement */
-	memcpy(reply, rig_mac, 6);
-	memcpy(reply + 6, rig_peer_mac, 6);
-	memcpy(reply + 12, frame + 12, 8);
-	reply[20] = 0;
-	reply[21] = 2;
-	memcpy(reply + 22, rig_peer_mac, 6);
-	memcpy(reply + 28, frame + 38, 4);
-	memcpy(reply + 32, frame + 22, 10);
-	m = rp_mbuf_from(rig->rx_pool, reply, sizeof(reply));
-	if (m)
-		rp_tcp_rx(rig->stack, &m, 1, rig->now_ns);
-}
-
 static const char *rig_fault4(const struct rig *rig, const uint8_t *ip, uint32_t length)
 {
 	uint32_t header, total;
@@ -158,6 +146,19 @@ static const char *rig_fault4(const struct rig *rig, const uint8_t *ip, uint32_t
 	return NULL;
 }
 
+static const char *rig_fault6(const struct rig *rig, const uint8_t *ip, uint32_t length)
+{
+	uint32_t l4 = length - 40;
+
+	if (length < 40 || ((uint32_t)ip[4] << 8 | ip[5]) != l4)
+		return "IPv6 lengths do not fit the frame";
+	if (length > rig->config.tcp.net.iface.mtu)
+		return "larger than the MTU";
+	if (ip[6] == 6 && rig_sum(ip + 40, l4, rig_sum(ip + 8, 32, 6 + l4)) != 0xffff)
+		return "TCP checksum is wrong";
+	return NULL;
+}
+
 static void rig_frame_out(struct rig *rig, const struct rte_mbuf *m)
 {
 	uint8_t frame[RIG_PACKET_MAX + 14];
@@ -169,13 +170,14 @@ static void rig_frame_out(struct rig *rig, const struct rte_mbuf *m)
 		return;
 	}
 	length = (uint32_t)rp_mbuf_copy_out(m, 0, frame, m->pkt_len);
-	if (length >= 42 && frame[12] == 8 && frame[13] == 6) {
-		rig_arp(rig, frame);
-		return;
-	}
-	if (length < 14 + 20 || frame[12] != 8 || frame[13] != 0)
-		return;
-	fault = rig_fault4(rig, frame + 14, length - 14);
+	if (length < 14 + 40)
+		return; /* no TCP */
+	if (frame[12] == 8 && frame[13] == 0 && frame[14 + 9] == 6)
+		fault = rig_fault4(rig, frame + 14, length - 14);
+	else if (frame[12] == 0x86 && frame[13] == 0xdd && frame[14 + 6] == 6)
+		fault = rig_fault6(rig, frame + 14, length - 14);
+	else
+		return; /* what the stack says to its link */
 	if (fault)
 		rig->config.on_fault(rig->config.ctx, fault);
 	else
@@ -213,9 +215,9 @@ bool rig_packet(struct rig *rig, const void *packet, uint32_t length)
 		return false;
 	memcpy(frame, rig_mac, 6);
 	memcpy(frame + 6, rig_peer_mac, 6);
-	frame[12] = 8;
-	frame[13] = 0;
 	memcpy(frame + 14, packet, length);
+	frame[12] = frame[14] >> 4 == 6 ? 0x86 : 8;
+	frame[13] = frame[14] >> 4 == 6 ? 0xdd : 0;
 	m = rp_mbuf_from(rig->rx_pool, frame, 14 + length);
 	if (!m)
 		return false;

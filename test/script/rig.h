@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * One TCP stack alone on a virtual clock: bare IP packets go in, bare IP packets come out. What is
- * below IP (Ethernet, the neighbour that every packet goes to) is dealt with here. For the script
- * runner and for the packetdrill adapter.
+ * One TCP stack alone on a virtual clock: bare IP packets go in, TCP packets come out. What is
+ * below (Ethernet, the gateway that every packet goes to) is dealt with here. For the script runner
+ * and for the packetdrill adapter.
  *
  *   1. rig_eal() once, rig_new() with a configuration; what is zero there has a default.
  *   2. rig_packet() gives the stack a packet, now. Calls of the transport are followed by

@@ -171,6 +171,8 @@ static void script_config(struct script *s)
 		s->peer_isn = (uint32_t)value;
 	else if (strcmp(name, "start") == 0)
 		s->config.start_ns = value;
+	else if (strcmp(name, "family") == 0)
+		s->family = (uint8_t)value;
 	else if (strcmp(name, "header_mbufs") == 0)
 		s->config.header_mbufs = (uint32_t)value;
 	else
@@ -190,9 +192,15 @@ static void script_begin(struct script *s)
 	if (s->rig)
 		return;
 	memcpy(c->secret, secret, sizeof(c->secret));
-	c->net.iface.addresses[0] =
-		(struct rp_net_address){.ip = RP_IP4(10, 0, 0, 1), .prefix_length = 24};
-	c->net.iface.gateway4 = (union rp_ip)RP_IP4(10, 0, 0, 2);
+	if (s->family == 6) {
+		c->net.iface.addresses[0] =
+			(struct rp_net_address){.ip.b = {0xfd, [15] = 1}, .prefix_length = 64};
+		c->net.iface.gateway6 = (union rp_ip){.b = {0xfd, [15] = 2}};
+	} else {
+		c->net.iface.addresses[0] =
+			(struct rp_net_address){.ip = RP_IP4(10, 0, 0, 1), .prefix_length = 24};
+		c->net.iface.gateway4 = (union rp_ip)RP_IP4(10, 0, 0, 2);
+	}
 	s->config.on_packet = packet_out;
 	s->config.on_fault = rig_fault;
 	s->config.ctx = s;
@@ -583,6 +591,7 @@ const char *script_run(struct script *s)
 	s->config.tcp.receive_buffer_bytes = 256 << 10;
 	s->config.tcp.net.iface.mtu = 1500;
 	s->peer_isn = 0xfffff000;
+	s->family = 4;
 	s->tolerance_ns = 100 * RP_NS_PER_US;
 	report[0] = '\0';
 	if (setjmp(s->failed) == 0)

@@ -97,6 +97,7 @@ struct script {
 	struct rig_config config;
 	struct rig *rig;
 	uint64_t start_ns, tolerance_ns;
+	uint8_t family; /* 4 or 6 */
 	uint32_t peer_isn;
 	struct rp_conn_options options; /* of what is listened to and dialled */
 	bool refuse, listening;
