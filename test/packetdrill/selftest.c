@@ -16,6 +16,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
@@ -544,18 +545,37 @@ struct blocked {
 	char buf[64];
 	ssize_t result;
 	long long end_us;
-	_Atomic int started, ended;
+	_Atomic int tid, ended;
 };
 
 static void *blocked_read(void *arg)
 {
 	struct blocked *b = arg;
 
-	b->started = 1;
+	b->tid = gettid();
 	b->result = t.recv(U, b->fd, b->buf, 20, MSG_WAITALL);
 	b->end_us = now_us();
 	b->ended = 1;
 	return NULL;
+}
+
+/* Until the thread sleeps: in its call, since nothing else holds it up. */
+static void await_sleep(const struct blocked *b)
+{
+	char path[64], line[256] = "";
+
+	while (!b->tid)
+		sched_yield();
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", b->tid);
+	while (!strstr(line, ") S ")) {
+		FILE *f = fopen(path, "r");
+
+		assert_non_null(f);
+		if (!fgets(line, sizeof(line), f))
+			line[0] = '\0';
+		fclose(f);
+		sched_yield();
+	}
 }
 
 static void blocked_on_a_thread(void **state)
@@ -566,8 +586,7 @@ static void blocked_on_a_thread(void **state)
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, blocked_read, &b);
-	while (!b.started)
-		sched_yield();
+	await_sleep(&b);
 	t.usleep(U, 1000000);
 	assert_false(b.ended);
 	in(.flags = PSH | ACK, .seq = 1, .ack = 1, .data = "0123456789", .length = 10);
