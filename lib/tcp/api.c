@@ -17,6 +17,8 @@ struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
 {
 	struct flow_key key = {.remote_port = peer->port, .local_port = local_port};
 	struct tcp_conn *c;
+	bool reused = false;
+	uint32_t isn_min;
 	int local;
 
 	if (rp_ip_from_endpoint(&key.remote, peer) || peer->port == 0) {
@@ -39,13 +41,15 @@ struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
 		errno = EADDRINUSE;
 		return NULL;
 	}
-	if (local_port == 0 && !tcp_pick_port(s, peer, &key)) {
+	if (local_port == 0 && !tcp_pick_port(s, peer, &key, &reused, &isn_min, now_ns)) {
 		errno = EADDRNOTAVAIL;
 		return NULL;
 	}
 	c = tcp_conn_new(s, &key, now_ns);
 	if (!c)
 		return NULL; /* errno of rp_neigh_ref() */
+	if (reused && rp_seq_leq(c->iss, isn_min))
+		tcp_conn_set_iss(c, isn_min + TCP_ISN_GAP);
 	tcp_conn_options(c, options);
 	tcp_conn_offers(c);
 	c->events = events;

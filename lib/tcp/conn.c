@@ -48,6 +48,12 @@ void tcp_mark_dirty(struct tcp_conn *c)
 		rp_list_push_back(&s->dirty, &c->dirty);
 }
 
+void tcp_conn_set_iss(struct tcp_conn *c, uint32_t iss)
+{
+	c->iss = c->snd_una = c->snd_nxt = c->queue_end = iss;
+	c->rack_fack = c->rack_end = c->reo_round_end = c->recover = iss;
+}
+
 struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns)
 {
 	struct tcp_conn *c;
@@ -80,9 +86,7 @@ struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key
 	}
 	flow_insert(&s->flows, c->hash, index);
 	c->flags = TCPF_IN_TABLE | TCPF_SACK | TCPF_TS | TCPF_SHIFT;
-	c->iss = tcp_isn(s, key, now_ns);
-	c->snd_una = c->snd_nxt = c->queue_end = c->iss;
-	c->rack_fack = c->rack_end = c->reo_round_end = c->recover = c->iss;
+	tcp_conn_set_iss(c, tcp_isn(s, key, now_ns));
 	c->ts_offset = tcp_ts_offset(s, key);
 	c->rto_ns = TCP_RTO_INITIAL_NS;
 	c->rtt_min_ns = RP_NEVER;

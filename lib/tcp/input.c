@@ -384,7 +384,9 @@ void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 	const struct flow_key *key, uint64_t now_ns)
 {
 	struct tcp_segment_in in;
-	uint32_t index;
+	uint32_t index, isn_min;
+	bool reused = false;
+	struct tcp_conn *c;
 
 	s->counters->rx_segments++;
 	if (!input_parse(s, p, &in)) {
@@ -394,17 +396,21 @@ void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 	}
 	index = flow_find(&s->flows, key, hash);
 	if (index != FLOW_NONE && index >= s->config.connections_max) {
-		if (!tcp_tw_input(s, index - s->config.connections_max, &in, now_ns)) {
+		reused = tcp_tw_input(s, index - s->config.connections_max, &in, &isn_min, now_ns);
+		if (!reused) {
 			rte_pktmbuf_free(in.m);
 			return;
 		}
 		index = FLOW_NONE;
 	}
 	if (index == FLOW_NONE) {
-		tcp_listen_input(s, key, hash, &in, now_ns);
+		c = tcp_listen_input(s, key, hash, &in, reused ? &isn_min : NULL, now_ns);
+		if (c) {
+			input_conn(c, &in, now_ns);
+			tcp_mark_dirty(c);
+		}
 	} else {
-		struct tcp_conn *c = &s->conns[index];
-
+		c = &s->conns[index];
 		if (!input_fast(c, &in, now_ns))
 			input_conn(c, &in, now_ns);
 		tcp_mark_dirty(c);

@@ -4,9 +4,7 @@
 #include <tcp/siphash.h>
 #include <tcp/tcp_priv.h>
 
-#define MSS_DEFAULT 536	  /* RFC 9293 3.7.1, MUST-15 */
-#define MSS_DEFAULT6 1220 /* ... over IPv6 */
-#define MSS_LEAST 88	  /* below, headers would cost more than they carry */
+#define MSS_LEAST 88 /* below, headers would cost more than they carry */
 
 uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns)
 {
@@ -20,25 +18,44 @@ uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key)
 	return (uint32_t)(siphash24(s->config.secret, &key->remote, sizeof(key->remote)) >> 32);
 }
 
-uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key)
+static bool port_usable(
+	struct rp_tcp_stack *s, const struct rp_endpoint *peer, const struct flow_key *key)
+{
+	if (s->config.port_fits && !s->config.port_fits(s->config.port_ctx, peer, key->local_port))
+		return false;
+	return !tcp_listener_find(s, key->local_port);
+}
+
+uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key,
+	bool *reused, uint32_t *isn_min, uint64_t now_ns)
 {
 	uint32_t first = s->config.port_first, count = s->config.port_last - first + 1u;
-	uint32_t offset;
+	uint32_t offset, waiting = FLOW_NONE;
 
+	*reused = false;
 	key->local_port = 0;
 	offset = (uint32_t)siphash24(s->config.secret, key, sizeof(*key));
 	for (uint32_t i = 0; i < count; i++) {
-		uint16_t port = (uint16_t)(first + (offset + s->port_counter++) % count);
+		uint32_t index;
 
-		key->local_port = port;
-		if (s->config.port_fits && !s->config.port_fits(s->config.port_ctx, peer, port))
+		key->local_port = (uint16_t)(first + (offset + s->port_counter++) % count);
+		if (!port_usable(s, peer, key))
 			continue;
-		if (tcp_listener_find(s, port))
-			continue;
-		if (flow_find(&s->flows, key, flow_hash(&s->flows, key)) == FLOW_NONE)
-			return port;
+		index = flow_find(&s->flows, key, flow_hash(&s->flows, key));
+		if (index == FLOW_NONE)
+			return key->local_port;
+		if (waiting == FLOW_NONE && index >= s->config.connections_max &&
+			tcp_tw_reusable(s, index - s->config.connections_max, now_ns))
+			waiting = index - s->config.connections_max;
 	}
-	return 0;
+	if (waiting == FLOW_NONE)
+		return 0;
+	key->local_port = s->tws[waiting].key.local_port;
+	*reused = true;
+	*isn_min = s->tws[waiting].snd_nxt;
+	s->counters->time_wait_reused++;
+	tcp_tw_drop(s, waiting);
+	return key->local_port;
 }
 
 struct tcp_listener *tcp_listener_find(struct rp_tcp_stack *s, uint16_t port)
@@ -63,8 +80,7 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	const struct tcp_options *o = &in->opt;
-	uint32_t fallback = rp_ip_is4(&c->key.remote) ? MSS_DEFAULT : MSS_DEFAULT6;
-	uint32_t mss = o->has_mss ? RP_MAX(o->mss, MSS_LEAST) : fallback;
+	uint32_t mss = o->has_mss ? RP_MAX(o->mss, MSS_LEAST) : tcp_mss_default(&c->key);
 
 	if (!o->has_ts)
 		c->flags &= ~TCPF_TS;
@@ -84,7 +100,7 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 	c->mss = (uint16_t)(RP_MIN(mss, c->mss_max) - (c->flags & TCPF_TS ? TCP_TS_BYTES : 0));
 	c->mss_full = c->mss;
 	tcp_pmtu_apply(c, now_ns);
-	c->rcv_mss = (uint16_t)RP_MIN(MSS_DEFAULT, c->mss);
+	c->rcv_mss = (uint16_t)RP_MIN(TCP_MSS_DEFAULT, c->mss);
 	c->irs = in->seq;
 	c->rcv_nxt = c->last_ack_sent = in->seq + 1;
 	c->rcv_adv = c->rcv_nxt + RP_MIN(s->config.receive_buffer_bytes, (uint32_t)UINT16_MAX);
@@ -95,30 +111,14 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 	c->cwnd = tcp_initial_window(c);
 }
 
-void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
-	const struct tcp_segment_in *in, uint64_t now_ns)
+struct tcp_conn *tcp_listen_conn(
+	struct rp_tcp_stack *s, struct tcp_listener *l, const struct flow_key *key, uint64_t now_ns)
 {
-	struct tcp_listener *l = tcp_listener_find(s, key->local_port);
-	struct tcp_conn *c;
+	struct tcp_conn *c = tcp_conn_new(s, key, now_ns);
 
-	if (!l || in->flags & (TCP_RST | TCP_ACK)) {
-		if (!(in->flags & TCP_RST))
-			tcp_reset_unknown(s, key, in, now_ns);
-		s->counters->drop_no_connection++;
-		return;
-	}
-	if (!(in->flags & TCP_SYN) || in->flags & TCP_FIN) {
-		s->counters->drop_syn++;
-		return;
-	}
-	if (l->half_open >= s->config.backlog) {
-		s->counters->listen_overflow++;
-		return;
-	}
-	c = tcp_conn_new(s, key, now_ns);
 	if (!c) {
 		s->counters->drop_nomem++;
-		return;
+		return NULL;
 	}
 	c->listener = l;
 	l->half_open++;
@@ -126,8 +126,55 @@ void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32
 	c->flags |= TCPF_PASSIVE;
 	tcp_conn_options(c, &l->options);
 	tcp_conn_offers(c);
+	return c;
+}
+
+/* What comes without a SYN: the end of a handshake with a cookie, or nothing of ours. */
+static struct tcp_conn *listen_no_syn(struct rp_tcp_stack *s, struct tcp_listener *l,
+	const struct flow_key *key, const struct tcp_segment_in *in, uint64_t now_ns)
+{
+	if (l && (in->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_ACK) {
+		bool ours;
+		struct tcp_conn *c = tcp_cookie_input(s, l, key, in, &ours, now_ns);
+
+		if (ours)
+			return c; /* no reset to a client that has completed */
+	}
+	if (!(in->flags & TCP_RST))
+		tcp_reset_unknown(s, key, in, now_ns);
+	s->counters->drop_no_connection++;
+	return NULL;
+}
+
+struct tcp_conn *tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
+	const struct tcp_segment_in *in, const uint32_t *isn_min, uint64_t now_ns)
+{
+	struct tcp_listener *l = tcp_listener_find(s, key->local_port);
+	bool full = l && l->half_open >= s->config.backlog;
+	struct tcp_conn *c;
+
+	if (!l || in->flags & (TCP_RST | TCP_ACK))
+		return listen_no_syn(s, l, key, in, now_ns);
+	if (!(in->flags & TCP_SYN) || in->flags & TCP_FIN) {
+		s->counters->drop_syn++;
+		return NULL;
+	}
+	if (full && s->config.syn_cookies == RP_SYN_COOKIES_OFF) {
+		s->counters->listen_overflow++;
+		return NULL;
+	}
+	if (full || s->config.syn_cookies == RP_SYN_COOKIES_ALWAYS) {
+		tcp_cookie_send(s, l, key, in, now_ns);
+		return NULL;
+	}
+	c = tcp_listen_conn(s, l, key, now_ns);
+	if (!c)
+		return NULL;
+	if (isn_min && rp_seq_leq(c->iss, *isn_min))
+		tcp_conn_set_iss(c, *isn_min + TCP_ISN_GAP);
 	tcp_syn_options(c, in, now_ns);
 	tcp_set_state(c, TCPS_SYN_RCVD);
 	tcp_sendq_flag(c, TSEG_SYN);
 	tcp_mark_dirty(c);
+	return NULL;
 }

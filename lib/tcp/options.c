@@ -118,35 +118,49 @@ unsigned tcp_options_build(
 	return n;
 }
 
-unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t now_ns)
+unsigned tcp_options_put_syn(const struct tcp_syn_offer *o, uint8_t *p)
 {
-	const struct rp_tcp_stack *s = tcp_stack_of(c);
 	unsigned n = 4;
 
 	p[0] = OPT_MSS;
 	p[1] = 4;
-	p[2] = (uint8_t)(c->mss_max >> 8);
-	p[3] = (uint8_t)c->mss_max;
-	if (c->flags & TCPF_TS) {
-		n += tcp_options_build_ts(p + n, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
-		if (c->flags & TCPF_SACK) {
+	p[2] = (uint8_t)(o->mss >> 8);
+	p[3] = (uint8_t)o->mss;
+	if (o->ts) {
+		n += tcp_options_build_ts(p + n, o->ts_value, o->ts_echo);
+		if (o->sack) {
 			/* In place of the two NOPs. */
 			p[4] = OPT_SACK_PERMITTED;
 			p[5] = 2;
 		}
-	} else if (c->flags & TCPF_SACK) {
+	} else if (o->sack) {
 		p[n] = OPT_NOP;
 		p[n + 1] = OPT_NOP;
 		p[n + 2] = OPT_SACK_PERMITTED;
 		p[n + 3] = 2;
 		n += 4;
 	}
-	if (c->flags & TCPF_SHIFT) {
+	if (o->shift) {
 		p[n] = OPT_NOP;
 		p[n + 1] = OPT_SHIFT;
 		p[n + 2] = 3;
-		p[n + 3] = s->rcv_shift;
+		p[n + 3] = o->receive_shift;
 		n += 4;
 	}
 	return n;
+}
+
+unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t now_ns)
+{
+	const struct tcp_syn_offer offer = {
+		.mss = c->mss_max,
+		.ts = c->flags & TCPF_TS,
+		.sack = c->flags & TCPF_SACK,
+		.shift = c->flags & TCPF_SHIFT,
+		.receive_shift = tcp_stack_of(c)->rcv_shift,
+		.ts_value = tcp_ts_now(now_ns) + c->ts_offset,
+		.ts_echo = c->ts_recent,
+	};
+
+	return tcp_options_put_syn(&offer, p);
 }

@@ -321,8 +321,12 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 		return;
 	m = out_alloc(s, true);
 	if (m) {
-		if (r->ts)
+		if (r->options_length > 0) {
+			memcpy(out_options(m), r->options, r->options_length);
+			options = r->options_length;
+		} else if (r->ts) {
 			options = tcp_options_build_ts(out_options(m), r->ts_value, r->ts_echo);
+		}
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
 		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);

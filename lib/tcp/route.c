@@ -30,13 +30,23 @@ static const struct rp_conn_options *route_find(
 
 #define PICK(field) (o->field ? o->field : r->field)
 
+uint16_t tcp_route_mss(const struct rp_tcp_stack *s, const struct flow_key *key,
+	const struct rp_conn_options *options)
+{
+	const struct rp_conn_options *r = route_find(s, &key->remote), *o = options ? options : r;
+	uint32_t mtu = PICK(mtu), mss = tcp_mss_of(s, key);
+
+	if (mtu)
+		mss = RP_MIN(mss, RP_MAX(mtu, tcp_mtu_min(key)) - rp_net_overhead(&key->remote));
+	return (uint16_t)mss;
+}
+
 void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	const struct rp_conn_options *r = route_find(s, &c->key.remote), *o = options ? options : r;
 	const struct rp_tcp_config *config = &s->config;
 	uint64_t timeout_ns = PICK(user_timeout_ns);
-	uint32_t mtu = PICK(mtu);
 	enum rp_ecn ecn = PICK(ecn);
 
 	c->rto_min_own_ns = PICK(rto_min_ns) ? PICK(rto_min_ns) : config->rto_min_ns;
@@ -57,10 +67,7 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 	if (ecn == RP_ECN_ASK)
 		c->ecn |= TCP_ECN_ASK | TCP_ECN_ASKED;
 	c->quick_acks = PICK(ack_profile) == RP_ACK_QUICK ? QUICK_ACKS : 0;
-	c->mss_max = tcp_mss_of(s, &c->key);
-	if (mtu)
-		c->mss_max = (uint16_t)RP_MIN(c->mss_max,
-			RP_MAX(mtu, tcp_mtu_min(&c->key)) - rp_net_overhead(&c->key.remote));
+	c->mss_max = tcp_route_mss(s, &c->key, options);
 	c->mss = (uint16_t)(c->mss_max - TCP_TS_BYTES);
 	c->rcv_mss = RP_MIN(536, c->mss);
 	c->cwnd = tcp_initial_window(c);

@@ -58,17 +58,24 @@ struct rp_tcp_route {
 };
 #define RP_TCP_ROUTES_MAX 16
 
+enum rp_syn_cookies {
+	RP_SYN_COOKIES_AUTO,   /**< while a listener has too many half open */
+	RP_SYN_COOKIES_OFF,    /**< a SYN that finds too many half open is dropped */
+	RP_SYN_COOKIES_ALWAYS, /**< for tests */
+};
+
 struct rp_tcp_config {
 	/** Interface, pools, neighbour limits, network counters. on_neigh_failed is set by the
 	 * stack. */
 	struct rp_net_config net;
 
-	uint32_t connections_max;   /**< 0 = 1024 */
-	uint32_t listeners_max;	    /**< 0 = 16 */
-	uint32_t time_wait_max;	    /**< 0 = 4 * connections_max; the oldest goes first when full */
-	uint32_t segments_max;	    /**< segments queued or in flight, all connections; 0 = 65536 */
-	uint32_t reassembly_max;    /**< ranges out of order, all connections; 0 = 4096 */
-	uint32_t backlog;	    /**< half-open connections a listener; 0 = 128 */
+	uint32_t connections_max; /**< 0 = 1024 */
+	uint32_t listeners_max;	  /**< 0 = 16 */
+	uint32_t time_wait_max;	  /**< 0 = 4 * connections_max; the oldest goes first when full */
+	uint32_t segments_max;	  /**< segments queued or in flight, all connections; 0 = 65536 */
+	uint32_t reassembly_max;  /**< ranges out of order, all connections; 0 = 4096 */
+	uint32_t backlog;	  /**< half-open connections a listener; 0 = 128 */
+	enum rp_syn_cookies syn_cookies;
 	uint32_t send_buffer_bytes; /**< a connection; 0 = 1 MiB */
 	/**
 	 * Of the send buffer, bytes that were never sent; 0 = 128 KiB. More of them would only grow

@@ -384,6 +384,7 @@ struct rp_tcp_stack {
 	uint64_t blocked_until_ns;
 	uint64_t rto_floor_ns; /* of rp_tcp_set_rto_floor() */
 	struct tcp_pmtu pmtu[TCP_PMTU_ENTRIES];
+	uint64_t cookie_ns; /* when the last SYN cookie was sent; 0: never */
 	/* Header mbufs of the next segments, the oldest first: a ring of TCP_HEADERS_AHEAD. */
 	struct rte_mbuf *headers[TCP_HEADERS_AHEAD];
 	uint32_t header_first, header_count;
@@ -419,7 +420,8 @@ struct rp_tcp_stack {
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
 #define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */
 #define TCP_COPY_MAX 256			    /* payload copied rather than referenced */
-#define TCP_CHAIN_MAX 12			    /* mbufs of one segment's payload */
+#define TCP_ISN_GAP 65537 /* behind the numbers of the connection before */
+#define TCP_CHAIN_MAX 12  /* mbufs of one segment's payload */
 
 static inline struct tcp_conn *tcp_conn_of(const struct rp_conn *c)
 {
@@ -452,6 +454,15 @@ static inline uint16_t tcp_mss_of(const struct rp_tcp_stack *s, const struct flo
 	return (uint16_t)(s->net_config.iface.mtu - rp_net_overhead(&key->remote));
 }
 
+#define TCP_MSS_DEFAULT 536   /* RFC 9293 3.7.1, MUST-15 */
+#define TCP_MSS_DEFAULT6 1220 /* ... over IPv6 */
+
+/** Of a peer whose SYN does not say. */
+static inline uint32_t tcp_mss_default(const struct flow_key *key)
+{
+	return rp_ip_is4(&key->remote) ? TCP_MSS_DEFAULT : TCP_MSS_DEFAULT6;
+}
+
 /** No path is smaller: what says so is not believed. */
 static inline uint32_t tcp_mtu_min(const struct flow_key *key)
 {
@@ -478,6 +489,14 @@ bool tcp_options_parse(const uint8_t *p, unsigned length, bool syn, struct tcp_o
 unsigned tcp_options_build(
 	const struct tcp_conn *c, uint8_t *p, unsigned sack_room, unsigned *sacks, uint64_t now_ns);
 unsigned tcp_options_build_syn(const struct tcp_conn *c, uint8_t *p, uint64_t now_ns);
+/** What a SYN or SYN-ACK of ours says. */
+struct tcp_syn_offer {
+	uint16_t mss;
+	bool ts, sack, shift;
+	uint8_t receive_shift;
+	uint32_t ts_value, ts_echo;
+};
+unsigned tcp_options_put_syn(const struct tcp_syn_offer *offer, uint8_t *p);
 unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo);
 
 /* chain.c */
@@ -518,6 +537,8 @@ void tcp_conn_offers(struct tcp_conn *c);
 /* conn.c */
 
 struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
+/** Before anything is queued. */
+void tcp_conn_set_iss(struct tcp_conn *c, uint32_t iss);
 void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
 /** Ends the connection with an event: out of the table at once, freed after it. */
 void tcp_conn_close(struct tcp_conn *c, enum rp_close_reason why);
@@ -537,6 +558,9 @@ const char *tcp_state_name(unsigned state);
  * the handshake.
  */
 void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options);
+/** The MSS that the peer may use towards us. */
+uint16_t tcp_route_mss(const struct rp_tcp_stack *s, const struct flow_key *key,
+	const struct rp_conn_options *options);
 
 /* sendq.c */
 
@@ -582,6 +606,8 @@ struct tcp_reply {
 	uint8_t flags;
 	bool ts;
 	uint32_t ts_value, ts_echo;
+	const uint8_t *options; /* in place of the timestamps */
+	unsigned options_length;
 };
 /** A segment that no connection sends. */
 void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t now_ns);
@@ -711,16 +737,39 @@ uint32_t tcp_ooo_end(const struct tcp_conn *c);
 /* listen.c */
 
 struct tcp_listener *tcp_listener_find(struct rp_tcp_stack *s, uint16_t port);
-/** A SYN for no connection. */
-void tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
-	const struct tcp_segment_in *in, uint64_t now_ns);
+
+/**
+ * A segment for no connection. `isn_min`, where not NULL: the connection before this one ended
+ * there. Returns a connection that the segment is to be given to, or NULL.
+ */
+struct tcp_conn *tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
+	const struct tcp_segment_in *in, const uint32_t *isn_min, uint64_t now_ns);
+/** A half-open connection of the listener; NULL: no room, counted. */
+struct tcp_conn *tcp_listen_conn(struct rp_tcp_stack *s, struct tcp_listener *l,
+	const struct flow_key *key, uint64_t now_ns);
 void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
 /** RFC 6528. */
 uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
 uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key);
-/** A free local port towards the key's remote end (RFC 6056 algorithm 3); 0: none. */
-uint16_t tcp_pick_port(
-	struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key);
+/**
+ * A free local port towards the key's remote end (RFC 6056 algorithm 3); 0: none. Where all are
+ * taken, one whose connection is in TIME-WAIT and had timestamps (RFC 6191): *reused, and *isn_min
+ * is where its numbers ended.
+ */
+uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key,
+	bool *reused, uint32_t *isn_min, uint64_t now_ns);
+
+/* cookie.c */
+
+/** Answers a SYN and keeps nothing. */
+void tcp_cookie_send(struct rp_tcp_stack *s, const struct tcp_listener *l,
+	const struct flow_key *key, const struct tcp_segment_in *in, uint64_t now_ns);
+/**
+ * The connection that an ACK with one of our cookies makes, in SYN-RECEIVED; NULL: it is none
+ * (*ours false), or there was no room.
+ */
+struct tcp_conn *tcp_cookie_input(struct rp_tcp_stack *s, struct tcp_listener *l,
+	const struct flow_key *key, const struct tcp_segment_in *in, bool *ours, uint64_t now_ns);
 void tcp_half_open_done(struct tcp_conn *c);
 
 /* timewait.c */
@@ -728,9 +777,11 @@ void tcp_half_open_done(struct tcp_conn *c);
 int tcp_tw_init(struct rp_tcp_stack *s);
 /** The connection becomes a record; the connection leaves the table. */
 void tcp_tw_enter(struct tcp_conn *c, uint64_t now_ns);
-/** True: the segment opens a new connection, the record is gone. */
-bool tcp_tw_input(
-	struct rp_tcp_stack *s, uint32_t index, const struct tcp_segment_in *in, uint64_t now_ns);
+/** True: the segment opens a new connection, the record is gone; its numbers are above *isn_min. */
+bool tcp_tw_input(struct rp_tcp_stack *s, uint32_t index, const struct tcp_segment_in *in,
+	uint32_t *isn_min, uint64_t now_ns);
+/** May this end dial from the record's port already (RFC 6191)? */
+bool tcp_tw_reusable(const struct rp_tcp_stack *s, uint32_t index, uint64_t now_ns);
 void tcp_tw_expire(struct rp_tcp_stack *s, uint64_t now_ns);
 void tcp_tw_drop(struct rp_tcp_stack *s, uint32_t index);
 uint64_t tcp_tw_next(const struct rp_tcp_stack *s);

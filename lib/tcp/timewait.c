@@ -110,8 +110,27 @@ static void tw_ack(struct rp_tcp_stack *s, const struct tcp_tw *t, uint64_t now_
 	tcp_send_reply(s, &r, now_ns);
 }
 
-bool tcp_tw_input(
-	struct rp_tcp_stack *s, uint32_t index, const struct tcp_segment_in *in, uint64_t now_ns)
+/* RFC 9293 3.6.1 and RFC 6191: a SYN that cannot be an old one. */
+static bool tw_newer(const struct tcp_tw *t, const struct tcp_segment_in *in)
+{
+	if (in->opt.has_ts && !t->ts)
+		return true; /* the old connection's had none */
+	if (in->opt.has_ts && in->opt.ts_value != t->ts_recent)
+		return rp_seq_gt(in->opt.ts_value, t->ts_recent);
+	return rp_seq_gt(in->seq, t->rcv_nxt);
+}
+
+bool tcp_tw_reusable(const struct rp_tcp_stack *s, uint32_t index, uint64_t now_ns)
+{
+	const struct tcp_tw *t = &s->tws[index];
+	uint64_t since_ns = t->expires_ns - s->config.time_wait_ns;
+
+	/* The timestamp of the next SYN is another one then, even in a coarse clock. */
+	return t->ts && now_ns - since_ns > RP_NS_PER_S;
+}
+
+bool tcp_tw_input(struct rp_tcp_stack *s, uint32_t index, const struct tcp_segment_in *in,
+	uint32_t *isn_min, uint64_t now_ns)
 {
 	struct tcp_tw *t = &s->tws[index];
 
@@ -121,15 +140,9 @@ bool tcp_tw_input(
 		return false;
 	}
 	if (in->flags & TCP_SYN && !(in->flags & TCP_ACK)) {
-		/* RFC 9293 3.6.1 and RFC 6191: a SYN that cannot be an old one opens anew. */
-		bool newer = t->ts && in->opt.has_ts
-				     ? rp_seq_gt(in->opt.ts_value, t->ts_recent) ||
-					       (in->opt.ts_value == t->ts_recent &&
-						       rp_seq_gt(in->seq, t->rcv_nxt))
-				     : rp_seq_gt(in->seq, t->rcv_nxt);
-
-		if (newer && tcp_listener_find(s, t->key.local_port)) {
+		if (tw_newer(t, in) && tcp_listener_find(s, t->key.local_port)) {
 			s->counters->time_wait_reused++;
+			*isn_min = t->snd_nxt;
 			tcp_tw_drop(s, index);
 			return true;
 		}

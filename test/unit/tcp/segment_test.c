@@ -417,6 +417,7 @@ static void backlog(void **state)
 	struct rp_tcp_usage u;
 
 	c.tcp[0].backlog = 10;
+	c.tcp[0].syn_cookies = RP_SYN_COOKIES_OFF;
 	w = wire_new(&c);
 	app_listen(&w->app, 80, NULL);
 	for (unsigned i = 0; i < 100; i++) {
