@@ -87,6 +87,8 @@ struct rp_conn_options {
 	uint64_t user_timeout_ns;  /**< 0 = the transport's default (RFC 9293 3.8.3 R2) */
 	uint64_t rto_min_ns;	   /**< floor of the retransmission timeout; 0 = default */
 	uint64_t ack_delay_max_ns; /**< 0 = default */
+	/** How late the peer may acknowledge a lone segment; 0 = as late as we do (RFC 8985 7.2) */
+	uint64_t peer_ack_delay_ns;
 	/** After so much silence the peer is asked whether it is there; 0 = never (RFC 9293 3.8.4)
 	 */
 	uint64_t keepalive_idle_ns;

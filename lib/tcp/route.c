@@ -55,6 +55,8 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 		PICK(ack_delay_max_ns) ? PICK(ack_delay_max_ns) : config->ack_delay_max_ns;
 	/* RFC 9293 3.8.6.3, MUST-40. */
 	c->ack_delay_max_ns = RP_MIN(c->ack_delay_max_ns, 499 * RP_NS_PER_MS);
+	c->peer_ack_delay_ns =
+		PICK(peer_ack_delay_ns) ? PICK(peer_ack_delay_ns) : c->ack_delay_max_ns;
 	c->user_timeout_ns = timeout_ns ? timeout_ns : config->user_timeout_ns;
 	if (timeout_ns)
 		c->flags |= TCPF_OPTION_TIMEOUT;

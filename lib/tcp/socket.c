@@ -32,6 +32,20 @@ void rp_tcp_shutdown(struct rp_conn *conn, uint64_t now_ns)
 	c->half_closed = true;
 }
 
+void rp_tcp_refuse(struct rp_conn *conn, uint64_t now_ns)
+{
+	struct tcp_conn *c = tcp_conn_of(conn);
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct tcp_reply r = {.key = &c->key, .seq = c->snd_nxt, .flags = TCP_RST};
+
+	if (c->flags & (TCPF_DEAD | TCPF_EV_CLOSE) || !tcp_synchronized(c))
+		return;
+	s->counters->rst_sent++;
+	s->counters->closed_aborted++;
+	tcp_send_reply(s, &r, now_ns);
+	tcp_conn_kill(c);
+}
+
 void rp_tcp_set_user_timeout(struct rp_conn *conn, uint64_t user_timeout_ns, uint64_t now_ns)
 {
 	struct tcp_conn *c = tcp_conn_of(conn);

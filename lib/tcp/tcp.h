@@ -96,6 +96,7 @@ struct rp_tcp_config {
 	uint64_t user_timeout_ns;  /**< default of a connection; 0 = 180 s */
 	/** Options of SYNs that are neither offered nor accepted. */
 	bool no_timestamps, no_sack, no_window_scale;
+	bool no_tail_probes;	     /**< RFC 8985 7 is left out: a lost tail takes a timeout */
 	uint8_t receive_shift_least; /**< a scale larger than the buffer asks for; at most 14 */
 
 	uint64_t time_wait_ns; /**< 2 MSL; 0 = 60 s */
@@ -167,6 +168,11 @@ struct rp_conn *rp_tcp_dial_from(struct rp_tcp_stack *stack, const struct rp_end
  * silence in FIN-WAIT-2 has no limit (RFC 9293 3.6) until close() follows.
  */
 void rp_tcp_shutdown(struct rp_conn *c, uint64_t now_ns);
+/**
+ * As abort(), for data that comes when the owner has closed and will read nothing more: RST without
+ * ACK, as a connection that is not there answers (RFC 9293 3.6.1, 3.10.7.1).
+ */
+void rp_tcp_refuse(struct rp_conn *c, uint64_t now_ns);
 /** 0: the stack's default. */
 void rp_tcp_set_user_timeout(struct rp_conn *c, uint64_t user_timeout_ns, uint64_t now_ns);
 /** The fields of rp_conn_options, with their defaults; idle 0 ends it. */

@@ -331,7 +331,7 @@ struct tcp_conn {
 	struct tcp_range dsack;
 	uint32_t ooo_count, ooo_bytes, ooo_mbufs, ooo_stamp;
 	uint64_t rto_min_ns, rto_min_own_ns; /* rto_min_own_ns: without the stack's floor */
-	uint64_t ack_delay_max_ns, user_timeout_ns;
+	uint64_t ack_delay_max_ns, peer_ack_delay_ns, user_timeout_ns;
 	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
 	uint8_t keepalive_probes, keepalive_sent;
 	uint16_t mss_full; /* mss while no path MTU is known */

@@ -35,12 +35,13 @@ static uint64_t timer_tlp_ns(const struct tcp_conn *c)
 	uint64_t pto_ns;
 
 	if (!(c->flags & TCPF_SACK) || c->flags & TCPF_TLP_OUT || c->ca_state != TCP_CA_OPEN ||
-		c->sacked_count > 0 || c->srtt_ns == 0 || !tcp_synchronized(c))
+		c->sacked_count > 0 || c->srtt_ns == 0 || !tcp_synchronized(c) ||
+		tcp_stack_of(c)->config.no_tail_probes)
 		return RP_NEVER;
 	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS);
 	/* A single segment may be acknowledged late. */
 	if (c->pipe <= c->mss)
-		pto_ns += c->ack_delay_max_ns;
+		pto_ns += c->peer_ack_delay_ns;
 	return c->tlp_start_ns + pto_ns;
 }
 

@@ -195,7 +195,12 @@ int pd_netdev_send(void *u, const void *buf, size_t count)
 	pthread_mutex_lock(&pd.lock);
 	if (!pd.rig && count >= 20) {
 		/* Nobody listens, nobody called: the stack is who it is meant for. */
-		memcpy(local.addr, ip + 16, 4);
+		if (ip[0] >> 4 == 6 && count >= 40) {
+			local.family = 6;
+			memcpy(local.addr, ip + 24, 16);
+		} else {
+			memcpy(local.addr, ip + 16, 4);
+		}
 		pd_knobs_read();
 		pd_stack(NULL, &local);
 	}

@@ -54,6 +54,9 @@ void pd_knobs_init(const char *flags)
 		.retries2 = 15,
 		.syn_retries = 6,
 		.ecn = 2,
+		.keep_idle = 7200,
+		.keep_interval = 75,
+		.keep_count = 9,
 	};
 
 	pd.knobs = defaults;
@@ -108,6 +111,14 @@ static void knob_set(const char *name, const char *value)
 		k->retries2 = number;
 	else if (strcmp(name, "tcp_syn_retries") == 0)
 		k->syn_retries = number;
+	else if (strcmp(name, "tcp_early_retrans") == 0)
+		c->no_tail_probes = number == 0;
+	else if (strcmp(name, "tcp_keepalive_time") == 0)
+		k->keep_idle = number;
+	else if (strcmp(name, "tcp_keepalive_intvl") == 0)
+		k->keep_interval = number;
+	else if (strcmp(name, "tcp_keepalive_probes") == 0)
+		k->keep_count = number;
 	else if (strcmp(name, "tcp_ecn") == 0)
 		k->ecn = number;
 	else if (strcmp(name, "tcp_congestion_control") == 0)
@@ -168,17 +179,32 @@ static void pd_fault(void *ctx, const char *what)
 	exit(1);
 }
 
+static bool is_any(const struct rp_endpoint *e)
+{
+	static const struct rp_endpoint none;
+
+	return memcmp(e->addr, none.addr, sizeof(e->addr)) == 0;
+}
+
+/* An address of each family; what is next to it is the gateway to everything. */
 static void stack_interface(struct rp_net_interface *i, const struct rp_endpoint *local)
 {
-	const uint8_t *a = local->family == 4 ? local->addr : pd.knobs.local4.addr;
-	static const uint8_t any[4];
+	const struct rp_endpoint *v4 = &pd.knobs.local4, *v6 = &pd.knobs.local6;
 
-	if (memcmp(a, any, 4) == 0)
-		a = pd.knobs.local4.addr;
-	i->addresses[0] = (struct rp_net_address){.ip = rp_ip_from4(a), .prefix_length = 16};
+	if (local->family == 4 && !is_any(local))
+		v4 = local;
+	if (local->family == 6 && !is_any(local))
+		v6 = local;
+	i->addresses[0] = (struct rp_net_address){.ip = rp_ip_from4(v4->addr), .prefix_length = 16};
+	i->addresses[1] = (struct rp_net_address){.ip = rp_ip_from6(v6->addr), .prefix_length = 48};
 	i->gateway4 = i->addresses[0].ip;
-	i->gateway4.b[15] = a[3] == 1 ? 254 : 1;
+	i->gateway4.b[15] = v4->addr[3] == 1 ? 254 : 1;
+	i->gateway6 = i->addresses[1].ip;
+	i->gateway6.b[15] ^= 0x55;
 	i->mtu = pd.knobs.mtu;
+	/* IPv6 needs more than the least that IPv4 does. */
+	if (i->mtu < RP_NET_MTU6_MIN)
+		i->addresses[1] = (struct rp_net_address){0};
 }
 
 int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
@@ -214,6 +240,17 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 	return pd.rig ? 0 : -errno;
 }
 
+void pd_keepalive(
+	const struct pd_sock *s, uint64_t *idle_ns, uint64_t *interval_ns, uint32_t *probes)
+{
+	const struct pd_knobs *k = &pd.knobs;
+
+	*idle_ns = (uint64_t)(s->opt.keep_idle ? s->opt.keep_idle : k->keep_idle) * RP_NS_PER_S;
+	*interval_ns = (uint64_t)(s->opt.keep_interval ? s->opt.keep_interval : k->keep_interval) *
+		       RP_NS_PER_S;
+	*probes = (uint32_t)(s->opt.keep_count ? s->opt.keep_count : k->keep_count);
+}
+
 struct rp_conn_options pd_conn_options(const struct pd_sock *s)
 {
 	const char *congestion = s->opt.congestion[0] ? s->opt.congestion : pd.knobs.congestion;
@@ -223,8 +260,15 @@ struct rp_conn_options pd_conn_options(const struct pd_sock *s)
 		.ecn = pd.knobs.ecn == 0   ? RP_ECN_OFF
 		       : pd.knobs.ecn == 1 ? RP_ECN_ASK
 					   : RP_ECN_ACCEPT,
-		.mtu = (uint16_t)(s->opt.maxseg ? s->opt.maxseg + 40 : 0),
+		.mtu = (uint16_t)(s->opt.maxseg ? s->opt.maxseg + (s->domain == AF_INET6 ? 60 : 40)
+						: 0),
+		/* What Linux allows for (tcp_rto_min). */
+		.peer_ack_delay_ns = pd.knobs.classic ? 0 : 200 * RP_NS_PER_MS,
 	};
+
+	if (s->opt.keepalive)
+		pd_keepalive(
+			s, &o.keepalive_idle_ns, &o.keepalive_interval_ns, &o.keepalive_probes);
 
 	if (strcmp(congestion, "reno") == 0)
 		o.congestion = RP_CONGESTION_RENO;

@@ -76,7 +76,20 @@ static int *number_of(struct pd_sock *s, const struct number *n)
 /* What a new value does to a connection that is there already. */
 static void number_apply(struct pd_sock *s, const struct number *n, int value)
 {
-	if (!s->conn || n->level != IPPROTO_TCP)
+	uint64_t idle_ns, interval_ns;
+	uint32_t probes;
+
+	if (!s->conn)
+		return;
+	if ((n->level == SOL_SOCKET && n->name == SO_KEEPALIVE) ||
+		(n->level == IPPROTO_TCP && s->opt.keepalive &&
+			(n->name == TCP_KEEPIDLE || n->name == TCP_KEEPINTVL ||
+				n->name == TCP_KEEPCNT))) {
+		pd_keepalive(s, &idle_ns, &interval_ns, &probes);
+		rp_tcp_set_keepalive(
+			s->conn, s->opt.keepalive ? idle_ns : 0, interval_ns, probes, pd_now());
+	}
+	if (n->level != IPPROTO_TCP)
 		return;
 	if (n->name == TCP_NODELAY && value)
 		s->small_end = 0; /* what waits goes now */
@@ -244,11 +257,14 @@ static int get_tcp(struct pd_sock *s, int name, void *value, socklen_t *length)
 			cc = "cubic";
 		return give(value, length, cc, RP_MIN(strlen(cc) + 1, (size_t)16));
 	case TCP_KEEPIDLE:
-		return give_number(value, length, s->opt.keep_idle ? s->opt.keep_idle : 7200);
+		return give_number(
+			value, length, s->opt.keep_idle ? s->opt.keep_idle : pd.knobs.keep_idle);
 	case TCP_KEEPINTVL:
-		return give_number(value, length, s->opt.keep_interval ? s->opt.keep_interval : 75);
+		return give_number(value, length,
+			s->opt.keep_interval ? s->opt.keep_interval : pd.knobs.keep_interval);
 	case TCP_KEEPCNT:
-		return give_number(value, length, s->opt.keep_count ? s->opt.keep_count : 9);
+		return give_number(
+			value, length, s->opt.keep_count ? s->opt.keep_count : pd.knobs.keep_count);
 	default:
 		return 1;
 	}

@@ -117,7 +117,7 @@ struct pd_knobs {
 	int rmem[3], wmem[3];
 	int retries1, retries2, syn_retries;
 	char congestion[16];
-	int ecn;
+	int ecn, keep_idle, keep_interval, keep_count;
 	bool read;
 };
 
@@ -144,6 +144,9 @@ void pd_knobs_read(void);
 /** Makes the stack, where there is none yet, for a socket's options and addresses. 0 or -errno. */
 int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local);
 struct rp_conn_options pd_conn_options(const struct pd_sock *s);
+/** What SO_KEEPALIVE would mean, by the socket's options and the knobs. */
+void pd_keepalive(
+	const struct pd_sock *s, uint64_t *idle_ns, uint64_t *interval_ns, uint32_t *probes);
 
 /* clock.c */
 

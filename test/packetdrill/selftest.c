@@ -35,12 +35,14 @@ static int (*exported_getsockopt)(int fd, int level, int name, void *value, sock
 static struct packetdrill_interface t;
 
 static const uint8_t addr_stack[4] = {192, 168, 7, 9}, addr_peer[4] = {192, 0, 2, 1};
+static const uint8_t addr6_stack[16] = {0xfd, 0x3d, [15] = 9},
+		     addr6_peer[16] = {0x20, 1, 0xd, 0xb8, [15] = 1};
 static const uint8_t opt_mss[4] = {2, 4, 5, 0xb4};
 
 /* The one connection of a test: ports and initial sequence numbers. */
 static uint16_t port_stack, port_peer;
 static uint32_t iss, irs;
-static bool irs_known;
+static bool irs_known, v6;
 
 #define U t.userdata
 
@@ -80,12 +82,20 @@ struct segment {
 	size_t length;
 };
 
-static size_t build(uint8_t *p, const struct segment *g, bool out)
+/* The IP header; returns its length, and the sum of the pseudo header. */
+static size_t build_ip(uint8_t *p, size_t l4, bool out, uint32_t *sum)
 {
-	uint8_t *tcp = p + 20;
-	size_t header = 20 + g->options_length, l4 = header + g->length;
-
-	memset(p, 0, 20 + header);
+	memset(p, 0, 40);
+	if (v6) {
+		p[0] = 0x60;
+		put16(p + 4, (uint32_t)l4);
+		p[6] = 6;
+		p[7] = 64;
+		memcpy(p + 8, out ? addr6_stack : addr6_peer, 16);
+		memcpy(p + 24, out ? addr6_peer : addr6_stack, 16);
+		*sum = sum16(p + 8, 32, (uint32_t)(6 + l4));
+		return 40;
+	}
 	p[0] = 0x45;
 	put16(p + 2, (uint32_t)(20 + l4));
 	p[6] = 0x40;
@@ -94,6 +104,19 @@ static size_t build(uint8_t *p, const struct segment *g, bool out)
 	memcpy(p + 12, out ? addr_stack : addr_peer, 4);
 	memcpy(p + 16, out ? addr_peer : addr_stack, 4);
 	put16(p + 10, ~sum16(p, 20, 0));
+	*sum = sum16(p + 12, 8, (uint32_t)(6 + l4));
+	return 20;
+}
+
+static size_t build(uint8_t *p, const struct segment *g, bool out)
+{
+	size_t header = 20 + g->options_length, l4 = header + g->length, ip;
+	uint8_t *tcp;
+	uint32_t sum;
+
+	ip = build_ip(p, l4, out, &sum);
+	tcp = p + ip;
+	memset(tcp, 0, header);
 	put16(tcp, out ? port_stack : port_peer);
 	put16(tcp + 2, out ? port_peer : port_stack);
 	put32(tcp + 4, g->seq + (out ? irs : iss));
@@ -107,8 +130,8 @@ static size_t build(uint8_t *p, const struct segment *g, bool out)
 		memcpy(tcp + header, g->data, g->length);
 	else
 		memset(tcp + header, 0, g->length);
-	put16(tcp + 16, ~sum16(tcp, l4, sum16(p + 12, 8, (uint32_t)(6 + l4))));
-	return 20 + l4;
+	put16(tcp + 16, ~sum16(tcp, l4, sum));
+	return ip + l4;
 }
 
 static void in_segment(struct segment g)
@@ -124,26 +147,32 @@ static long long out_segment(struct segment g)
 {
 	uint8_t want[2000], got[9300];
 	size_t n = sizeof(got), length;
+	const uint8_t *tcp;
 	long long us;
 
 	assert_int_equal(t.netdev_receive(U, got, &n, &us), 0);
-	assert_true(n >= 40);
+	tcp = got + (v6 ? 40 : 20);
+	assert_true(n >= (v6 ? 60 : 40));
 	if (g.flags & SYN && !irs_known) {
-		irs = get32(got + 24);
-		port_stack = (uint16_t)(got[20] << 8 | got[21]);
+		irs = get32(tcp + 4);
+		port_stack = (uint16_t)(tcp[0] << 8 | tcp[1]);
 		irs_known = true;
 	}
-	if (!g.window)
-		g.window = (uint16_t)(got[34] << 8 | got[35]);
+	if (!g.window && !(g.flags & RST && !(g.flags & ACK)))
+		g.window = (uint16_t)(tcp[14] << 8 | tcp[15]);
 	length = build(want, &g, true);
+	if (v6) {
+		/* The flow label is the stack's choice (RFC 6437). */
+		want[1] |= got[1] & 0x0f;
+		memcpy(want + 2, got + 2, 2);
+	}
 	if (n != length || memcmp(got, want, n) != 0) {
 		for (size_t i = 0; i < n || i < length; i++)
 			if (i >= n || i >= length || got[i] != want[i])
 				fprintf(stderr, "byte %zu: got %02x, want %02x\n", i,
 					i < n ? got[i] : 0, i < length ? want[i] : 0);
 		fail_msg("the packet is different: %zu bytes, not %zu; flags %02x seq %d ack %d", n,
-			length, got[33], (int)(get32(got + 24) - irs),
-			(int)(get32(got + 28) - iss));
+			length, tcp[13], (int)(get32(tcp + 4) - irs), (int)(get32(tcp + 8) - iss));
 	}
 	return us;
 }
@@ -164,7 +193,7 @@ static int begin_with(const char *flags)
 	port_peer = 40000;
 	iss = 0xfffffff0;
 	irs = 0;
-	irs_known = false;
+	irs_known = v6 = false;
 	return 0;
 }
 
@@ -405,7 +434,7 @@ static void close_resets(void **state)
 	assert_int_equal(t.close(U, fd), 0);
 	out(.flags = FIN | ACK, .seq = 1, .ack = 1);
 	in(.flags = PSH | ACK, .seq = 1, .ack = 2, .data = "x", .length = 1);
-	out(.flags = RST | ACK, .seq = 2, .ack = 2);
+	out(.flags = RST, .seq = 2);
 }
 
 static void reset_by_peer(void **state)
@@ -459,6 +488,18 @@ static int finish_knobs(void **state)
 	unsetenv("STACK_KNOBS");
 	remove("packetdrill_selftest.knobs");
 	return finish(state);
+}
+
+static int begin6(void **state)
+{
+	return begin_with("profile=classic,local=fd3d::9");
+}
+
+static int begin6_knobs(void **state)
+{
+	begin_knobs(state);
+	t.free(U);
+	return begin6(state);
 }
 
 static void connect_later(void **state)
@@ -536,6 +577,67 @@ static void mapped_addresses(void **state)
 	assert_int_equal(length, sizeof(a));
 	assert_int_equal(a.sin6_family, AF_INET6);
 	assert_memory_equal(&a.sin6_addr.s6_addr[12], addr_peer, 4);
+}
+
+static void over_ipv6(void **state)
+{
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(8080)};
+	static const uint8_t mss[4] = {2, 4, 5, 0xa0}; /* 1440 */
+	socklen_t length = sizeof(a);
+	int fd = t.socket(U, AF_INET6, SOCK_STREAM, IPPROTO_TCP), c;
+	char buf[10];
+
+	v6 = true;
+	memcpy(&a.sin6_addr, addr6_stack, 16);
+	assert_int_equal(t.bind(U, fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(t.listen(U, fd, 1), 0);
+	in(.flags = SYN, .options = mss, .options_length = 4);
+	out(.flags = SYN | ACK, .ack = 1, .window = 65535, .options = mss, .options_length = 4);
+	in(.flags = ACK, .seq = 1, .ack = 1);
+	c = t.accept(U, fd, (struct sockaddr *)&a, &length);
+	assert_true(c >= 0);
+	assert_int_equal(a.sin6_family, AF_INET6);
+	assert_memory_equal(&a.sin6_addr, addr6_peer, 16);
+	in(.flags = PSH | ACK, .seq = 1, .ack = 1, .data = "six", .length = 3);
+	assert_int_equal(t.read(U, c, buf, 10), 3);
+	assert_int_equal(t.write(U, c, "abc", 3), 3);
+	out(.flags = PSH | ACK, .seq = 1, .ack = 4, .data = "abc", .length = 3);
+	assert_int_equal(info_of(c).tcpi_snd_mss, 1440);
+	assert_int_equal(t.close(U, c), 0);
+	out(.flags = FIN | ACK, .seq = 4, .ack = 4);
+}
+
+static void connect_ipv6(void **state)
+{
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(8080)};
+	static const uint8_t syn[12] = {2, 4, 5, 0xa0, 1, 1, 4, 2, 1, 3, 3, 7};
+	int fd = t.socket(U, AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	v6 = true;
+	port_peer = 8080;
+	memcpy(&a.sin6_addr, addr6_peer, 16);
+	assert_errno(t.connect(U, fd, (struct sockaddr *)&a, sizeof(a)), EINPROGRESS);
+	out(.flags = SYN, .window = 65535, .options = syn, .options_length = 12);
+	in(.flags = SYN | ACK, .ack = 1, .options = syn, .options_length = 12);
+	out(.flags = ACK, .seq = 1, .ack = 1);
+	assert_int_equal(info_of(fd).tcpi_state, 1);
+}
+
+static void keepalive(void **state)
+{
+	int listener, fd = accepted(&listener), one = 1, idle = 5, interval = 2, count = 2;
+	long long start;
+
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)), 0);
+	assert_int_equal(
+		t.setsockopt(U, fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval)), 0);
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count)), 0);
+	assert_int_equal(t.setsockopt(U, fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)), 0);
+	start = now_us();
+	assert_in_range(out(.flags = ACK, .seq = 0, .ack = 1) - start, 4990000, 5001000);
+	assert_in_range(out(.flags = ACK, .seq = 0, .ack = 1) - start, 6990000, 7001000);
+	out(.flags = RST | ACK, .seq = 1, .ack = 1);
+	assert_errno(t.read(U, fd, &one, 1), ETIMEDOUT);
 }
 
 /* Blocking calls, on a thread of their own. */
@@ -780,6 +882,9 @@ int main(int argc, char **argv)
 		TEST_KNOBS(connect_refused),
 		TEST_KNOBS(connect_from_port),
 		TEST(mapped_addresses),
+		cmocka_unit_test_setup_teardown(over_ipv6, begin6, finish),
+		cmocka_unit_test_setup_teardown(connect_ipv6, begin6_knobs, finish_knobs),
+		TEST(keepalive),
 		TEST(blocked_on_a_thread),
 		TEST(blocked_here),
 		TEST(epolls),

@@ -197,7 +197,7 @@ static void on_data(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64
 	if (s->orphan) {
 		/* Nobody will read it: the peer is told so (RFC 9293 3.6.1). */
 		rte_pktmbuf_free(chain);
-		c->transport->ops->abort(c, now_ns);
+		rp_tcp_refuse(c, now_ns);
 		s->conn = NULL;
 		pd_sock_free(s);
 		return;

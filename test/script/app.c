@@ -202,6 +202,8 @@ static bool read_option(struct script *s, struct rp_conn_options *o)
 		o->ack_delay_max_ns = (uint64_t)script_take_number(s);
 	else if (script_word(s, "keepalive"))
 		o->keepalive_idle_ns = (uint64_t)script_take_number(s);
+	else if (script_word(s, "peer_delay"))
+		o->peer_ack_delay_ns = (uint64_t)script_take_number(s);
 	else if (script_word(s, "interval"))
 		o->keepalive_interval_ns = (uint64_t)script_take_number(s);
 	else if (script_word(s, "probes"))
