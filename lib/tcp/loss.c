@@ -63,7 +63,8 @@ void tcp_rack_delivered(
 			r->rtt_xmit_ns = t->xmit_ns;
 			r->rtt_ns = RP_MAX(rtt_ns, 1u);
 		}
-	} else if (rtt_ns < c->rtt_min_ns) {
+	} else if (rtt_ns < c->rtt_min_ns ||
+		   tcp_echo_before(c, r, tcp_ts_now(t->xmit_ns) + c->ts_offset)) {
 		return; /* it answers an earlier transmission (RFC 8985 6.2 step 2) */
 	}
 	c->rack_fack = rp_seq_max(c->rack_fack, end);
@@ -113,22 +114,11 @@ uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 	return lost;
 }
 
-/* What is reduced may turn out to be reduced for nothing. */
-static void undo_begin(struct tcp_conn *c)
-{
-	c->flags |= TCPF_UNDO;
-	c->undo_una = c->snd_una;
-	c->undo_end = c->snd_nxt;
-	c->undo_bytes = 0;
-	c->undo_cwnd = c->cwnd;
-	c->undo_ssthresh = c->ssthresh;
-}
-
 /* `delivered`: by the ACK that begins it; prr_delivered counts these as well. */
 static void enter_recovery(struct tcp_conn *c, uint32_t delivered)
 {
 	tcp_stack_of(c)->counters->recoveries++;
-	undo_begin(c);
+	tcp_undo_begin(c);
 	c->ca_state = TCP_CA_RECOVERY;
 	c->recover = c->snd_nxt;
 	c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_LOSS);
@@ -172,21 +162,6 @@ static void leave_recovery(struct tcp_conn *c)
 		c->reo_mult = 1;
 }
 
-static void try_undo(struct tcp_conn *c)
-{
-	c->flags &= ~TCPF_UNDO;
-	c->flags |= TCPF_REORDERING; /* what else, if nothing was lost */
-	tcp_stack_of(c)->counters->undo++;
-	c->stat_undo++;
-	c->cwnd = RP_MAX(c->cwnd, c->undo_cwnd);
-	c->ssthresh = RP_MAX(c->ssthresh, c->undo_ssthresh);
-	c->cc->on_undo(c);
-	if (c->lost_bytes == 0) {
-		c->ca_state = TCP_CA_OPEN;
-		c->backoff = 0;
-	}
-}
-
 /*
  * A peer with segmentation offload puts the options of one large segment into each of the pieces:
  * they tell of one duplicate together (RFC 2883 4: each is reported once). Such copies carry data,
@@ -226,7 +201,7 @@ static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
 		rp_seq_leq(block->end, c->undo_end)) {
 		c->undo_bytes -= RP_MIN(bytes, c->undo_bytes);
 		if (c->undo_bytes == 0)
-			try_undo(c);
+			tcp_undo(c);
 	}
 }
 
@@ -381,6 +356,8 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 	bool limited = c->flags & TCPF_CWND_LIMITED;
 
 	tlp_on_ack(c, r);
+	if (c->flags & TCPF_UNDO)
+		tcp_undo_on_ack(c, r, now_ns);
 	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover))
 		leave_recovery(c);
 	if (c->flags & TCPF_SACK)
@@ -466,9 +443,10 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 		rp_neigh_suspect(tcp_stack_of(c)->net, c->neigh, now_ns);
 	if (c->ca_state == TCP_CA_OPEN || (c->ca_state == TCP_CA_LOSS && c->backoff == 0)) {
 		/* RFC 5681 (4): not again for the same loss. */
-		undo_begin(c);
+		tcp_undo_begin(c);
 		c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_RTO);
 		tcp_ecn_reduced(c);
+		c->frto_ns = now_ns;
 	}
 	if (head->flags & TSEG_SACKED)
 		forget_sacks(c);

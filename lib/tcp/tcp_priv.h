@@ -303,6 +303,9 @@ struct tcp_conn {
 	uint32_t recover; /* recovery ends when this is acknowledged */
 	uint32_t prr_delivered, prr_out, prr_flight;
 	uint32_t undo_una, undo_end, undo_cwnd, undo_ssthresh, undo_bytes;
+	/* The end and the timestamp of the first retransmission; undo_una: none, or judged. */
+	uint32_t undo_rtx_end, undo_ts;
+	uint64_t frto_ns; /* when a timeout fired that may have been spurious; 0: none */
 	uint32_t tlp_end, dup_bytes, ca_acked;
 	uint32_t sack_cache_count;
 	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
@@ -705,6 +708,23 @@ void tcp_ecn_ack(struct tcp_conn *c, const struct tcp_segment_in *in, struct tcp
 void tcp_ecn_reduced(struct tcp_conn *c);
 /** Adds flags to a segment about to be sent (ecn is not 0); returns its RP_NET_ECN_*. */
 uint8_t tcp_ecn_output(struct tcp_conn *c, const struct tseg *t, uint8_t *flags);
+
+/** Does the ACK answer what was sent before our timestamp `ts`? An echo of 0 is none. */
+static inline bool tcp_echo_before(
+	const struct tcp_conn *c, const struct tcp_ack_result *r, uint32_t ts)
+{
+	return c->flags & TCPF_TS && r->has_ts && r->ts_echo != 0 && rp_seq_lt(r->ts_echo, ts);
+}
+
+/* undo.c */
+
+/** A reduction is about to follow: remembers what it takes away. */
+void tcp_undo_begin(struct tcp_conn *c);
+void tcp_undo_retransmitted(struct tcp_conn *c, const struct tseg *t, uint64_t now_ns);
+/** It was for nothing. */
+void tcp_undo(struct tcp_conn *c);
+/** Was it? TCPF_UNDO is set. */
+void tcp_undo_on_ack(struct tcp_conn *c, const struct tcp_ack_result *r, uint64_t now_ns);
 
 /* timer.c */
 
