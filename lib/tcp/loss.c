@@ -446,7 +446,8 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 		tcp_undo_begin(c);
 		c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_RTO);
 		tcp_ecn_reduced(c);
-		c->frto_ns = now_ns;
+		/* Without SACK, what lay behind one lost segment would look like it. */
+		c->frto_ns = c->flags & TCPF_SACK ? now_ns : 0;
 	}
 	if (head->flags & TSEG_SACKED)
 		forget_sacks(c);

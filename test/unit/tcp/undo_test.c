@@ -172,6 +172,21 @@ static void a_stall_without_timestamps(void **state)
 	wire_free(w);
 }
 
+/* Without SACK as well: it may be that only the first was lost, and the rest waited for it. */
+static void nothing_to_go_by(void **state)
+{
+	struct wire *w = wire_new(&plain);
+
+	wire_accept(w, false);
+	more(w, 8 * 1460);
+	wire_wait(w, 6 * MS);
+	assert_int_equal(info(w).rtos, 1);
+	wire_put(w, ACK, 1, 1 + 8 * 1460, NULL, 0);
+	assert_int_equal(info(w).undos, 0);
+	assert_true(info(w).ssthresh <= 7 * 1460);
+	wire_free(w);
+}
+
 /* Only what went again is acknowledged: a timeout as it should be. */
 static void a_true_timeout_without_timestamps(void **state)
 {
@@ -262,6 +277,7 @@ int main(void)
 		cmocka_unit_test(a_stall_with_timestamps),
 		cmocka_unit_test(a_true_timeout_with_timestamps),
 		cmocka_unit_test(a_stall_without_timestamps),
+		cmocka_unit_test(nothing_to_go_by),
 		cmocka_unit_test(a_true_timeout_without_timestamps),
 		cmocka_unit_test(a_late_segment_with_timestamps),
 		cmocka_unit_test(an_undo_with_losses_left),
