@@ -285,7 +285,8 @@ static int create_server(struct rp_ctl *ctl)
 		return rc;
 	ctl->health = rp_health_new(ctl->server);
 	ctl->reflection = rp_reflection_new(ctl->server);
-	ctl->gateway = rp_gateway_new(ctl->server, rp_proto_services);
+	ctl->gateway = rp_gateway_new(
+		ctl->server, rp_proto_services, ctl->conf->limits.streams_per_connection);
 	if (!ctl->health || !ctl->reflection || !ctl->gateway)
 		return -errno;
 	return ctl_peers_create(ctl);

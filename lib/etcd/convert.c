@@ -331,10 +331,12 @@ Etcdserverpb__TxnResponse *etcd_txn_response(
 	return out;
 }
 
-/* What a ranged delete must leave alone: registry keys go only one by one. */
+/* What a ranged delete must leave alone: nodes' own records, and registry keys, which go only one
+ * by one. */
 static const struct {
 	struct rp_span start, end;
 } kept_ranges[] = {
+	{{(const uint8_t *)"/_ringpost/", 11}, {(const uint8_t *)"/_ringpost0", 11}},
 	{{(const uint8_t *)"/q/", 3}, {(const uint8_t *)"/q0", 3}},
 	{{(const uint8_t *)"/queue/", 7}, {(const uint8_t *)"/queue0", 7}},
 };
@@ -349,14 +351,24 @@ static int span_compare(struct rp_span a, struct rp_span b)
 
 static bool delete_meets_kept(const struct rp_kv_op *op)
 {
-	return op->type == RP_KV_OP_DELETE &&
-	       rp_route_range_classify(op->del.key.data, op->del.key.length, op->del.end.data,
-		       op->del.end.length) == RP_RANGE_OVERLAPS;
+	struct rp_span key = op->del.key, end = op->del.end;
+	bool endless = end.length == 1 && end.data[0] == 0;
+
+	if (op->type != RP_KV_OP_DELETE || end.length == 0)
+		return false;
+	for (size_t i = 0; i < RP_ARRAY_SIZE(kept_ranges); i++)
+		if (span_compare(key, kept_ranges[i].start) < 0 &&
+			(endless || span_compare(end, kept_ranges[i].start) > 0))
+			return true;
+	/* It may begin inside one, and end behind it. */
+	return rp_route_range_classify(key.data, key.length, end.data, end.length) ==
+	       RP_RANGE_OVERLAPS;
 }
 
 static struct rp_kv_op delete_split(struct etcd_arena *a, const struct rp_kv_op *op)
 {
-	struct rp_kv_op *parts = etcd_arena_get(a, 3 * sizeof(parts[0]));
+	struct rp_kv_op *parts =
+		etcd_arena_get(a, (RP_ARRAY_SIZE(kept_ranges) + 1) * sizeof(parts[0]));
 	struct rp_kv_txn *t = etcd_arena_get(a, sizeof(*t));
 	struct rp_span at = op->del.key, end = op->del.end;
 	bool endless = end.length == 1 && end.data[0] == 0;

@@ -199,8 +199,7 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 	keepalives = etcd_keepalives_run(e);
 	/* What waits for others has no event of its own to wake us. */
 	if (keepalives || !rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
-		!rp_list_empty(&e->rooms) ||
-		!rp_list_empty(&e->compactions))
+		!rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
 	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/list.h>
 #include <gateway/gateway.h>
 #include <grpc/bridge.h>
 
@@ -82,10 +83,15 @@ struct rp_gateway {
 	struct rp_grpc_server *server;
 	struct rp_http_handler handlers[RP_ARRAY_SIZE(gateway_prefixes)];
 	struct gateway_route routes[RP_ARRAY_SIZE(gateway_paths)];
+	uint32_t calls, calls_max;
+	bool beginning;		/* waiting_begin() is on the stack */
+	struct rp_list waiting; /* struct gateway_call, for one of the others to end */
 };
 
 /* One request, until its answer is complete or its client is gone. */
 struct gateway_call {
+	struct rp_gateway *gateway;
+	struct rp_list node; /* on gateway->waiting */
 	const struct gateway_route *route;
 	struct rp_http_request *request; /* NULL: it is over */
 	struct rp_grpc_call *call;	 /* NULL: it has ended */
@@ -93,6 +99,7 @@ struct gateway_call {
 	const char *body;		 /* of the request: what was not looked at yet */
 	size_t body_left;
 	bool streams, begun, first, told, busy;
+	bool counted; /* in gateway->calls */
 };
 
 /* ---- answers ---- */
@@ -136,12 +143,33 @@ static void reply_plain(struct rp_http_request *request, int status)
 	rp_http_reply(request, status, "text/plain; charset=utf-8", text, (size_t)n);
 }
 
+static void call_begin(struct gateway_call *g);
+
+/* A call that ends at once lets the next one begin: in a loop, since there may be many. */
+static void waiting_begin(struct rp_gateway *gateway)
+{
+	struct rp_list *n;
+
+	if (gateway->beginning)
+		return;
+	gateway->beginning = true;
+	while (gateway->calls < gateway->calls_max &&
+		(n = rp_list_pop_front(&gateway->waiting)) != NULL)
+		call_begin(rp_list_entry(n, struct gateway_call, node));
+	gateway->beginning = false;
+}
+
 static void call_free(struct gateway_call *g)
 {
+	struct rp_gateway *gateway = g->gateway;
+
 	if (g->busy || g->request || g->call)
 		return;
+	rp_list_unlink(&g->node);
+	gateway->calls -= g->counted;
 	free(g->answer);
 	free(g);
+	waiting_begin(gateway);
 }
 
 static void call_write_line(struct gateway_call *g, const char *text, uint64_t cookie, int *error)
@@ -316,25 +344,12 @@ static const struct gateway_route *route_of(const struct rp_gateway *gateway, co
 	return NULL;
 }
 
-static void call_open(struct rp_http_request *request, const struct gateway_route *route)
+static void call_begin(struct gateway_call *g)
 {
-	struct gateway_call *g = calloc(1, sizeof(*g));
-
-	if (!g) {
-		reply_error(request, false, RP_GRPC_RESOURCE_EXHAUSTED, "out of memory");
-		return;
-	}
-	g->route = route;
-	g->request = request;
-	g->first = true;
+	g->gateway->calls++;
+	g->counted = true;
 	g->busy = true;
-	g->streams =
-		route->method->kind == RP_GRPC_SERVER_STREAM || route->method->kind == RP_GRPC_BIDI;
-	g->body = (const char *)rp_http_body(request, &g->body_left);
-	rp_http_set_user(request, g);
-	if (g->streams)
-		rp_http_set_endless(request);
-	g->call = rp_grpc_bridge_open(request, route->method, &bridge_ops, g);
+	g->call = rp_grpc_bridge_open(g->request, g->route->method, &bridge_ops, g);
 	if (g->call) {
 		tell(g);
 		return;
@@ -346,6 +361,32 @@ static void call_open(struct rp_http_request *request, const struct gateway_rout
 		on_finish(g, RP_GRPC_RESOURCE_EXHAUSTED, "out of memory");
 	else
 		call_free(g);
+}
+
+static void call_open(struct rp_gateway *gateway, struct rp_http_request *request,
+	const struct gateway_route *route)
+{
+	struct gateway_call *g = calloc(1, sizeof(*g));
+
+	if (!g) {
+		reply_error(request, false, RP_GRPC_RESOURCE_EXHAUSTED, "out of memory");
+		return;
+	}
+	rp_list_init(&g->node);
+	g->gateway = gateway;
+	g->route = route;
+	g->request = request;
+	g->first = true;
+	g->streams =
+		route->method->kind == RP_GRPC_SERVER_STREAM || route->method->kind == RP_GRPC_BIDI;
+	g->body = (const char *)rp_http_body(request, &g->body_left);
+	rp_http_set_user(request, g);
+	if (g->streams)
+		rp_http_set_endless(request);
+	if (gateway->calls < gateway->calls_max)
+		call_begin(g);
+	else
+		rp_list_push_back(&gateway->waiting, &g->node);
 }
 
 static void on_request(struct rp_http_request *request, void *ctx)
@@ -360,7 +401,7 @@ static void on_request(struct rp_http_request *request, void *ctx)
 	else if (!route->method)
 		reply_error(request, false, RP_GRPC_UNIMPLEMENTED, "not served here");
 	else
-		call_open(request, route);
+		call_open(gateway, request, route);
 }
 
 static void on_cancel(struct rp_http_request *request, void *ctx)
@@ -416,8 +457,8 @@ static void route_fill(struct rp_gateway *gateway, struct gateway_route *route, 
 	}
 }
 
-struct rp_gateway *rp_gateway_new(
-	struct rp_grpc_server *server, const ProtobufCServiceDescriptor *const *services)
+struct rp_gateway *rp_gateway_new(struct rp_grpc_server *server,
+	const ProtobufCServiceDescriptor *const *services, uint32_t calls_max)
 {
 	struct rp_gateway *gateway = calloc(1, sizeof(*gateway));
 	int error;
@@ -425,6 +466,8 @@ struct rp_gateway *rp_gateway_new(
 	if (!gateway)
 		return NULL;
 	gateway->server = server;
+	gateway->calls_max = calls_max;
+	rp_list_init(&gateway->waiting);
 	for (size_t i = 0; i < RP_ARRAY_SIZE(gateway_paths); i++)
 		route_fill(gateway, &gateway->routes[i], gateway_paths[i].method, services);
 	for (size_t i = 0; i < RP_ARRAY_SIZE(gateway_prefixes); i++)

@@ -13,6 +13,8 @@
  * Everything belongs to the loop's thread.
  */
 
+#include <stdint.h>
+
 #include <protobuf-c/protobuf-c.h>
 
 struct rp_gateway;
@@ -20,9 +22,11 @@ struct rp_grpc_server;
 
 /**
  * Borrows the server, and `services` (NULL at the end): where requests and answers of methods are
- * described. A path whose method the server does not have answers 501. NULL and errno.
+ * described. A path whose method the server does not have answers 501. Of calls, `calls_max` go on
+ * at once, and further ones wait for their turn: to etcd all HTTP is one client's connection. NULL
+ * and errno.
  */
-struct rp_gateway *rp_gateway_new(
-	struct rp_grpc_server *server, const ProtobufCServiceDescriptor *const *services);
+struct rp_gateway *rp_gateway_new(struct rp_grpc_server *server,
+	const ProtobufCServiceDescriptor *const *services, uint32_t calls_max);
 /** NULL is fine. */
 void rp_gateway_destroy(struct rp_gateway *gateway);

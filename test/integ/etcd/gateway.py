@@ -259,6 +259,53 @@ def bounds(server):
     check("far too deep", status == 400, (status, str(data)[:200]))
 
 
+def nodes_records(server):
+    """A delete of all keys takes those of clients, and no node's own."""
+    everything = {"key": b64("\0"), "range_end": b64("\0")}
+    before = server.post("/v3/kv/range", {"key": b64("/_ringpost/"), "range_end": b64("/_ringpost0")})
+    assert "kvs" in before[1], before
+    server.post("/v3/kv/put", {"key": b64("!")})
+    server.post("/v3/kv/put", {"key": b64("~")})
+    clients = int(server.post("/v3/kv/range", everything | {"count_only": True})[1]["count"]) - 1
+    deleted = server.post("/v3/kv/deleterange", everything)[1]
+    after = server.post("/v3/kv/range", everything)
+    check("deleted", deleted["deleted"] == str(clients), (deleted, clients))
+    check("nodes' records stay", after[1]["kvs"] == before[1]["kvs"], (before, after))
+    for key, end in (("/_ringpost/", "/_ringpost0"), ("/_ringpost/node/", "~")):
+        status, _ = server.post("/v3/kv/deleterange", {"key": b64(key), "range_end": b64(end)})
+        check(f"{key} is the nodes'", status == 403, status)
+
+
+def turns():
+    """Calls over the limit wait for others to end, each in its turn."""
+    server = ringpost(BINARIES, "--limits-streams-per-connection", "3")
+    try:
+        watches = [stream(server, "/v3/watch", {"create_request": {"key": b64("a")}}, 1)[0]
+                   for _ in range(3)]
+        waiting = [server.connect() for _ in range(200)]
+        for c in waiting:
+            c.request("POST", "/v3/kv/range", body=json.dumps({"key": b64("a")}))
+        gone = server.connect()
+        gone.request("POST", "/v3/kv/range", body=json.dumps({"key": b64("a")}))
+        gone.close()
+        waiting[0].sock.settimeout(1)
+        try:
+            waiting[0].getresponse()
+            check("a call waits", False)
+        except TimeoutError:
+            waiting[0].close()
+        # What is not the gateway's waits for nobody.
+        check("health", server.ask("GET", "/health")[0] == 200)
+        watches[0].close()
+        for c in waiting[1:]:
+            check("its turn", c.getresponse().status == 200)
+            c.close()
+        for c in watches[1:]:
+            c.close()
+    finally:
+        check("ringpostd with a limit ends well", server.stop() == 0)
+
+
 def grpc_over_http2(server):
     """curl speaks HTTP/2 without gRPC to the same paths."""
     if not shutil.which("curl"):
@@ -284,6 +331,8 @@ def main():
         many_watches(ours)
         bounds(ours)
         grpc_over_http2(ours)
+        nodes_records(ours)
+        turns()
     finally:
         status = ours.stop()
         if theirs:
