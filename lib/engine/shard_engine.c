@@ -37,12 +37,53 @@ void engine_tell(struct rp_engine *e, const struct rp_xmsg *m)
 
 /* ---- creation ---- */
 
+/* A stack learned of a neighbour: its copies on other shards follow. */
+static void on_neigh(void *ctx, const union rp_ip *ip, const uint8_t mac[6], bool confirmed)
+{
+	const struct engine_port *p = ctx;
+	struct rp_engine *e = p->engine;
+	struct rp_xmsg m = {.type = RP_XMSG_NEIGH, .value = p->port, .flags = confirmed};
+
+	memcpy(m.uuid, ip, sizeof(*ip));
+	memcpy(&m.idx, mac, 6);
+	for (unsigned s = 0; s < e->shards; s++)
+		if (s != e->shard && e->stack_shards >> s & 1 && e->ops->post(e->ctx, s, &m) != 0)
+			e->counters.neighbours_untold++;
+}
+
+static void on_neigh_told(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
+{
+	union rp_ip ip;
+	uint8_t mac[6];
+
+	memcpy(&ip, m->uuid, sizeof(ip));
+	memcpy(mac, &m->idx, 6);
+	if (m->value < e->port_count)
+		rp_net_neigh_learn(rp_tcp_net(e->tcp[m->value]), &ip, mac, m->flags & 1, now_ns);
+}
+
+static int create_stack(
+	struct rp_engine *e, const struct rp_engine_config *c, uint32_t port, uint64_t now_ns)
+{
+	struct rp_tcp_config t = c->tcp[port];
+
+	e->stack_shards = c->stack_shards;
+	e->port[port] = (struct engine_port){.engine = e, .port = port};
+	if (c->stack_shards & ~(1ull << e->shard)) {
+		t.net.on_neigh = on_neigh;
+		t.net.ctx = &e->port[port];
+	}
+	e->tcp[port] = rp_tcp_create(&t, now_ns);
+	return e->tcp[port] ? 0 : -errno;
+}
+
 static int create_links(struct rp_engine *e, const struct rp_engine_config *c, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < c->port_count; i++) {
-		e->tcp[i] = rp_tcp_create(&c->tcp[i], now_ns);
-		if (!e->tcp[i])
-			return -errno;
+		int rc = create_stack(e, c, i, now_ns);
+
+		if (rc)
+			return rc;
 	}
 	e->port_count = c->port_count;
 	e->ktcp = c->ktcp;
@@ -434,6 +475,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		return;
 	case RP_XMSG_FRAME_IN:
 		on_frame_in(e, m, now_ns);
+		return;
+	case RP_XMSG_NEIGH:
+		on_neigh_told(e, m, now_ns);
 		return;
 	case RP_XMSG_PEER_STATE:
 		on_peer_state(e, m, now_ns);

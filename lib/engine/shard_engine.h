@@ -46,6 +46,12 @@ struct rp_engine_config {
 	uint32_t shard, shards, link_shard;
 	struct rp_tcp_config tcp[RP_ENGINE_PORTS_MAX]; /**< of the ports; on the link shard only */
 	uint32_t port_count;
+	/**
+	 * Bit of each shard that has stacks on queues of the same ports, this one included: what
+	 * one learns of a neighbour the others are told by NEIGH, since an answer arrives on
+	 * whatever queue the device chooses.
+	 */
+	uint64_t stack_shards;
 	struct rp_transport *ktcp; /**< borrow: kernel sockets, on the link shard; NULL = none */
 	uint16_t listen_port;	   /**< links.listen, on every transport */
 	struct rp_links_config links;
@@ -57,6 +63,7 @@ struct rp_engine_config {
 	X(frames_rerouted, "frames that crossed to another shard")                              \
 	X(frames_misrouted, "frames for a shard that does not exist; their bundle was closed")  \
 	X(frames_overrun, "frames lost to a full ring between shards; their bundle was closed") \
+	X(neighbours_untold, "neighbours learned that found the ring to another shard full")    \
 	X(posts_lost, "messages to control that found ring and backlog full")                   \
 	X(answers_unary, "frames answered for DeliverOne")
 

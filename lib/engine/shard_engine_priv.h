@@ -16,12 +16,20 @@ struct engine_peer {
 		ping_answered_ns; /**< of the last PING answered, see rp_queue_peer_lost() */
 };
 
+/** What a stack's callback needs. */
+struct engine_port {
+	struct rp_engine *engine;
+	uint32_t port;
+};
+
 struct rp_engine {
 	uint32_t shard, shards, link_shard, port_count;
 	const struct rp_engine_ops *ops;
 	void *ctx;
 	struct rte_mempool *pool; /**< for texts to control */
 	struct rp_tcp_stack *tcp[RP_ENGINE_PORTS_MAX];
+	struct engine_port port[RP_ENGINE_PORTS_MAX];
+	uint64_t stack_shards;
 	struct rp_transport *ktcp;
 	struct rp_links *links; /**< NULL but on the link shard */
 	struct rp_deliver *deliver;

@@ -98,6 +98,7 @@ void arp_input(struct rp_net *net, struct rte_mbuf *m, uint64_t now_ns)
 			.solicited = to_us && !request,
 			.override = true,
 			.create = to_us && request,
+			.announced = rp_ip_equal(&sender, &target),
 		};
 
 		neigh_learn(net, &news, now_ns);

@@ -205,6 +205,7 @@ static void nd_advertised(struct rp_net *net, const struct icmp6_in *in,
 		.mac = message->has_mac ? message->mac : NULL,
 		.solicited = message->flags & ND_SOLICITED,
 		.override = message->flags & ND_OVERRIDE,
+		.announced = message->flags & ND_OVERRIDE,
 	};
 
 	if (local >= 0) {

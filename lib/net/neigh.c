@@ -313,7 +313,7 @@ void neigh_learn(struct rp_net *net, const struct neigh_news *news, uint64_t now
 	}
 	if (!n) {
 		if (news->mac)
-			neigh_tell(net, news, false, now_ns); /* another lcore asked */
+			neigh_tell(net, news, news->announced, now_ns); /* another lcore's */
 		return;
 	}
 	asked = n->state == NEIGH_INCOMPLETE || n->state == NEIGH_PROBE;
@@ -328,13 +328,13 @@ void rp_net_neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t
 	struct neigh_news news = {.ip = ip, .mac = mac, .solicited = confirmed, .override = true};
 	struct rp_neigh *n = neigh_find(net, ip);
 
-	if (!n) {
+	if (!n && confirmed) {
 		n = neigh_new(net, ip, now_ns);
-		if (!n)
-			return;
-		n->state = NEIGH_INCOMPLETE;
+		if (n)
+			n->state = NEIGH_INCOMPLETE;
 	}
-	neigh_take(net, n, &news, now_ns);
+	if (n)
+		neigh_take(net, n, &news, now_ns);
 }
 
 int neigh_set_static(struct rp_net *net, const struct rp_net_neighbour *neighbour)

@@ -269,8 +269,8 @@ void rp_neigh_confirm(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_n
 void rp_neigh_suspect(struct rp_net *net, struct rp_neigh *neigh, uint64_t now_ns);
 
 /**
- * A neighbour's address as another lcore's copy learned it; `confirmed`: from an answer. Traffic
- * moves at once. It is not told on.
+ * A neighbour's address as another lcore's copy learned it; `confirmed`: from an answer, which is
+ * worth an entry of its own. Traffic moves at once. It is not told on.
  */
 void rp_net_neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t mac[6],
 	bool confirmed, uint64_t now_ns);

@@ -242,6 +242,7 @@ struct neigh_news {
 	bool solicited;	    /* it answers somebody here */
 	bool override;	    /* it counts against what is known (RFC 4861 7.2.5) */
 	bool create;	    /* worth an entry where there is none */
+	bool announced;	    /* said to all: of interest to other lcores where there is none here */
 };
 void neigh_learn(struct rp_net *net, const struct neigh_news *news, uint64_t now_ns);
 /** Configured ones. -ENOSPC, -EINVAL. */

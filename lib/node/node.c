@@ -446,6 +446,7 @@ static int create_shards(struct rp_node *n, const struct failure *f)
 		fill_engine(n, s, &c.engine);
 		if (s == n->link_shard) {
 			c.engine.port_count = n->port_count;
+			c.engine.stack_shards = 1ull << s;
 			c.ktcp = n->ktcp;
 			for (uint32_t p = 0; p < n->port_count; p++) {
 				c.ports[p] = rp_port_queue(n->ports[p], 0);

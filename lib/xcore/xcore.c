@@ -495,6 +495,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_DELIVERY:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:
+	case RP_XMSG_NEIGH:
 		return RP_XCORE_NORMAL;
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:

@@ -62,7 +62,9 @@ struct rte_mbuf;
 	X(FRAME_OUT, N)      /* node, value = bundle; m = frame, for the owner of that link */     \
 	X(FRAME_IN, N)       /* node, value = bundle; m = frame, for the shard it belongs to */    \
 	X(PEER_STATE, R)     /* node, value = bundle, 0 = down; idx, revision as in SET_UNARY */   \
-	X(VIOLATION, R)      /* node: close that bundle */
+	X(VIOLATION, R)      /* node: close that bundle */                                         \
+	X(NEIGH, N)          /* value = port, uuid = address (IPv4 as ::ffff:a.b.c.d), idx = its   \
+	                        MAC in the first six bytes, flags = 1: from an answer */
 /* clang-format on */
 
 enum rp_xmsg_type {

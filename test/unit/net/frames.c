@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -195,4 +196,88 @@ void bench_output(struct bench *b, struct rp_neigh *n, struct rte_mbuf *m,
 
 	s.local = local < 0 ? 0 : (uint32_t)local;
 	rp_net_output_tcp(b->net, n, m, &s, b->now_ns);
+}
+
+const union rp_ip our_ip6 = {.b = {0xfd, [15] = 1}}, our_local6 = {.b = {0xfe, 0x80, [15] = 1}},
+		  peer_ip6 = {.b = {0xfd, [15] = 2}};
+
+union rp_ip ip6_of(const char *text)
+{
+	union rp_ip ip;
+
+	if (inet_pton(AF_INET6, text, ip.b) != 1)
+		abort();
+	return ip;
+}
+
+void bench_start6(struct bench *b)
+{
+	uint8_t frame[2048];
+
+	bench_start(b);
+	b->config.iface.addresses[1] = (struct rp_net_address){.ip = our_ip6, .prefix_length = 64};
+	b->config.iface.addresses[2] =
+		(struct rp_net_address){.ip = our_local6, .prefix_length = 64};
+	bench_restart(b);
+	while (bench_tx(b, frame))
+		;
+	b->counters = (struct rp_net_counters){0};
+}
+
+void frame_seal6(uint8_t *f, uint32_t offset, uint8_t protocol)
+{
+	uint32_t length = ((uint32_t)f[18] << 8 | f[19]) - offset;
+	uint8_t *l4 = f + 54 + offset, *at = l4 + (protocol == 6 ? 16 : 2);
+	uint64_t sum = rp_csum_bytes(f + 22, 32) + (uint64_t)rte_cpu_to_be_16(protocol) +
+		       rte_cpu_to_be_16((uint16_t)length);
+
+	memset(at, 0, 2);
+	sum += rp_csum_bytes(l4, length);
+	memcpy(at, &(uint16_t){(uint16_t)~rp_csum_fold(sum)}, 2);
+}
+
+static uint32_t ip6(uint8_t *f, uint8_t next_header, uint8_t hop_limit, const union rp_ip *src,
+	const union rp_ip *dst, const void *payload, uint32_t n)
+{
+	head(f, our_mac, peer_mac, 0xdd);
+	f[12] = 0x86;
+	if (dst->b[0] == 0xff) {
+		f[0] = f[1] = 0x33;
+		memcpy(f + 2, dst->b + 12, 4);
+	}
+	memset(f + 14, 0, 40);
+	f[14] = 0x60;
+	f[18] = (uint8_t)(n >> 8);
+	f[19] = (uint8_t)n;
+	f[20] = next_header;
+	f[21] = hop_limit;
+	memcpy(f + 22, src, 16);
+	memcpy(f + 38, dst, 16);
+	memcpy(f + 54, payload, n);
+	return 54 + n;
+}
+
+uint32_t frame_ip6(uint8_t *f, uint8_t next_header, const void *payload, uint32_t n)
+{
+	return ip6(f, next_header, 64, &peer_ip6, &our_ip6, payload, n);
+}
+
+uint32_t frame_icmp6(
+	uint8_t *f, const union rp_ip *src, const union rp_ip *dst, const void *message, uint32_t n)
+{
+	uint32_t length = ip6(f, 58, 255, src, dst, message, n);
+
+	frame_seal6(f, 0, 58);
+	return length;
+}
+
+uint32_t frame_nd(uint8_t *f, uint8_t type, uint8_t flags, const union rp_ip *src,
+	const union rp_ip *dst, const union rp_ip *target, const uint8_t *mac)
+{
+	uint8_t m[32] = {type, [4] = flags, [24] = type == 135 ? 1 : 2, [25] = 1};
+
+	memcpy(m + 8, target, 16);
+	if (mac)
+		memcpy(m + 26, mac, 6);
+	return frame_icmp6(f, src, dst, m, mac ? 32 : 24);
 }

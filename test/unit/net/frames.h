@@ -41,6 +41,23 @@ uint32_t frame_ip(uint8_t *f, uint8_t protocol, const void *payload, uint32_t n)
 uint32_t frame_tcp(uint8_t *f, uint32_t payload);
 /** Makes the IP header's and the TCP or ICMP checksum right. */
 void frame_seal(uint8_t *f);
+/* IPv6: fd00::1/64 and fe80::1/64 are ours, fd00::2 the peer. */
+
+extern const union rp_ip our_ip6, our_local6, peer_ip6;
+union rp_ip ip6_of(const char *text);
+/** Adds our IPv6 addresses to a bench and starts it anew; announcements are taken out. */
+void bench_start6(struct bench *b);
+/** An IPv6 packet from the peer to us. */
+uint32_t frame_ip6(uint8_t *f, uint8_t next_header, const void *payload, uint32_t n);
+/** With other addresses, hop limit 255, as ICMPv6 has it; the checksum is made. */
+uint32_t frame_icmp6(uint8_t *f, const union rp_ip *src, const union rp_ip *dst,
+	const void *message, uint32_t n);
+/** Makes the checksum of TCP or ICMPv6 that is `offset` behind the IPv6 header. */
+void frame_seal6(uint8_t *f, uint32_t offset, uint8_t protocol);
+/** A solicitation or an advertisement with an option of the sender's address, unless NULL. */
+uint32_t frame_nd(uint8_t *f, uint8_t type, uint8_t flags, const union rp_ip *src,
+	const union rp_ip *dst, const union rp_ip *target, const uint8_t *mac);
+
 /** Sends a packet of bench_packet(). */
 void bench_output(struct bench *b, struct rp_neigh *n, struct rte_mbuf *m,
 	const union rp_ip *remote, uint32_t sum);

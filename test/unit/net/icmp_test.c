@@ -11,7 +11,7 @@ static void learn_peer(struct bench *b)
 {
 	union rp_ip peer = rp_ip_from4(peer_ip);
 
-	rp_net_neigh_learn(b->net, &peer, peer_mac, false, b->now_ns);
+	rp_net_neigh_learn(b->net, &peer, peer_mac, true, b->now_ns);
 }
 
 static void echoes_of_any_size(void **state)

@@ -170,7 +170,7 @@ static void output_with_and_without_a_device(void **state)
 		b.config.iface.tx_csum_tcp = hw & 2;
 		bench_restart(&b);
 		assert_int_equal(rp_net_needs_sum(b.net), !(hw & 2));
-		rp_net_neigh_learn(b.net, &peer, peer_mac, false, b.now_ns);
+		rp_net_neigh_learn(b.net, &peer, peer_mac, true, b.now_ns);
 		rp_list_init(&user);
 		neigh = rp_neigh_ref(b.net, &peer, &user, b.now_ns);
 		m = bench_packet(&b, 777, &sum);
