@@ -76,6 +76,7 @@ enum rp_ack_profile {
 	RP_ACK_DEFAULT, /**< of the route, else RP_ACK_DELAYED */
 	RP_ACK_DELAYED, /**< every second segment, or when the delay is over (RFC 5681 4.2) */
 	RP_ACK_QUICK,	/**< the first ones at once, so that the peer's window opens; then so */
+	RP_ACK_SECOND,	/**< every second segment, full or not, or when the delay is over */
 };
 
 /**

@@ -95,8 +95,13 @@ bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 		tcp_challenge_ack(c, now_ns);
 		return false;
 	}
-	if (rp_seq_lt(in->ack, c->snd_una))
-		return true; /* an old one; its data may still be wanted */
+	if (rp_seq_lt(in->ack, c->snd_una)) {
+		/* An old one that was overtaken; what it says of later data may still be news. */
+		tcp_sack_input(c, in, &r, now_ns);
+		if (r.delivered > 0 || r.dsack)
+			tcp_loss_on_ack(c, &r, now_ns);
+		return true;
+	}
 	tcp_update_send_window(c, in);
 	/* RFC 5681 2: what a duplicate acknowledgement is. */
 	if (in->ack == c->snd_una && c->snd_una != c->snd_nxt && in->length == 0 &&

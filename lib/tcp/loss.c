@@ -480,7 +480,8 @@ void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)
 	uint32_t restart = tcp_initial_window(c);
 
 	/* RFC 5681 4.1: what was learned of the path has grown old. */
-	if (c->snd_una != c->snd_nxt || now_ns - c->sent_ns < RP_MAX(c->rto_ns, c->rto_min_ns))
+	if (tcp_stack_of(c)->config.no_idle_restart || c->snd_una != c->snd_nxt ||
+		now_ns - c->sent_ns < RP_MAX(c->rto_ns, c->rto_min_ns))
 		return;
 	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
 	c->cwnd = RP_MIN(c->cwnd, restart);

@@ -261,6 +261,8 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 		c->quick_acks--;
 		c->flags |= TCPF_ACK_NOW;
 	}
+	if (c->flags & TCPF_ACK_DELAYED && c->ack_second)
+		c->flags |= TCPF_ACK_NOW;
 	if (!(c->flags & TCPF_ACK_DELAYED)) {
 		c->flags |= TCPF_ACK_DELAYED;
 		c->ack_deadline_ns = now_ns + c->ack_delay_max_ns;

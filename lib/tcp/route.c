@@ -68,6 +68,7 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 		c->ecn |= TCP_ECN_ACCEPT;
 	if (ecn == RP_ECN_ASK)
 		c->ecn |= TCP_ECN_ASK | TCP_ECN_ASKED;
+	c->ack_second = PICK(ack_profile) == RP_ACK_SECOND;
 	c->quick_acks = PICK(ack_profile) == RP_ACK_QUICK ? QUICK_ACKS : 0;
 	c->mss_max = tcp_route_mss(s, &c->key, options);
 	c->mss = (uint16_t)(c->mss_max - TCP_TS_BYTES);

@@ -97,6 +97,7 @@ struct rp_tcp_config {
 	/** Options of SYNs that are neither offered nor accepted. */
 	bool no_timestamps, no_sack, no_window_scale;
 	bool no_tail_probes;	     /**< RFC 8985 7 is left out: a lost tail takes a timeout */
+	bool no_idle_restart;	     /**< the window stays after an idle time (RFC 5681 4.1) */
 	uint8_t receive_shift_least; /**< a scale larger than the buffer asks for; at most 14 */
 
 	uint64_t time_wait_ns; /**< 2 MSL; 0 = 60 s */

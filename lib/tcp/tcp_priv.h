@@ -275,6 +275,7 @@ struct tcp_conn {
 	uint16_t mss_max; /* what the route and the interface let through, no options */
 	uint8_t ecn;
 	uint8_t quick_acks; /* so many more acknowledgements at once */
+	bool ack_second;    /* small segments count like full ones */
 
 	/* Receiving. */
 	uint32_t rcv_nxt, rcv_adv; /* rcv_adv: right edge as told to the peer; never moves left */

@@ -80,9 +80,17 @@ void pd_on_packet(void *ctx, const uint8_t *packet, uint32_t length)
 
 static void push_all(void)
 {
-	for (unsigned i = 0; i < PD_SOCKS_MAX; i++)
-		if (pd.socks[i].conn)
-			pd_push(&pd.socks[i]);
+	for (unsigned i = 0; i < PD_SOCKS_MAX; i++) {
+		struct pd_sock *s = &pd.socks[i];
+
+		if (!s->conn)
+			continue;
+		pd_push(s);
+		if (s->full && pd_writable(s)) {
+			s->full = false;
+			pd_changed(s);
+		}
+	}
 }
 
 void pd_settle(void)

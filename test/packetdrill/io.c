@@ -198,6 +198,7 @@ static ssize_t do_send(struct pd_sock *s, const uint8_t *data, size_t length, in
 		size_t n;
 
 		if (s->state == PD_CONNECTING || (s->state == PD_CONNECTED && send_room(s) == 0)) {
+			s->full = true;
 			if (!is_blocking(s, flags))
 				return done ? (ssize_t)done : pd_fail(EAGAIN);
 			if (!pd_block(write_ready, s, deadline_in(s->opt.sndtimeo_ns)))

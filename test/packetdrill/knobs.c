@@ -50,9 +50,7 @@ void pd_knobs_init(const char *flags)
 		.mtu = 1500,
 		.rmem = {4096, 131072, 6291456},
 		.wmem = {4096, 16384, 4194304},
-		.retries1 = 3,
 		.retries2 = 15,
-		.syn_retries = 6,
 		.ecn = 2,
 		.keep_idle = 7200,
 		.keep_interval = 75,
@@ -83,66 +81,112 @@ static void three_numbers(int out[3], const char *value)
 		memcpy(out, v, sizeof(v));
 }
 
-static void knob_set(const char *name, const char *value)
+/* Of those that say yes or no, or a number that goes where it is. */
+static void knob_tcp(const char *name, int number)
 {
 	struct pd_knobs *k = &pd.knobs;
 	struct rp_tcp_config *c = &k->tcp;
-	int number = atoi(value);
 
-	if (strcmp(name, "tcp_timestamps") == 0)
+	if (strcmp(name, "timestamps") == 0)
 		c->no_timestamps = number == 0;
-	else if (strcmp(name, "tcp_sack") == 0)
+	else if (strcmp(name, "sack") == 0)
 		c->no_sack = number == 0;
-	else if (strcmp(name, "tcp_window_scaling") == 0)
+	else if (strcmp(name, "window_scaling") == 0)
 		c->no_window_scale = number == 0;
-	else if (strcmp(name, "tcp_rmem") == 0)
-		three_numbers(k->rmem, value);
-	else if (strcmp(name, "tcp_wmem") == 0)
-		three_numbers(k->wmem, value);
-	else if (strcmp(name, "tcp_fin_timeout") == 0)
-		c->fin_wait_ns = (uint64_t)number * RP_NS_PER_S;
-	else if (strcmp(name, "tcp_rto_min_us") == 0)
-		c->rto_min_ns = (uint64_t)number * RP_NS_PER_US;
-	else if (strcmp(name, "tcp_rto_max_ms") == 0)
-		c->rto_max_ns = (uint64_t)number * RP_NS_PER_MS;
-	else if (strcmp(name, "tcp_max_syn_backlog") == 0)
-		c->backlog = (uint32_t)number;
-	else if (strcmp(name, "tcp_retries2") == 0)
-		k->retries2 = number;
-	else if (strcmp(name, "tcp_syn_retries") == 0)
-		k->syn_retries = number;
-	else if (strcmp(name, "tcp_early_retrans") == 0)
+	else if (strcmp(name, "slow_start_after_idle") == 0)
+		c->no_idle_restart = number == 0;
+	else if (strcmp(name, "early_retrans") == 0)
 		c->no_tail_probes = number == 0;
-	else if (strcmp(name, "tcp_keepalive_time") == 0)
+	else if (strcmp(name, "fin_timeout") == 0)
+		c->fin_wait_ns = (uint64_t)number * RP_NS_PER_S;
+	else if (strcmp(name, "rto_min_us") == 0)
+		c->rto_min_ns = (uint64_t)number * RP_NS_PER_US;
+	else if (strcmp(name, "rto_max_ms") == 0)
+		c->rto_max_ns = (uint64_t)number * RP_NS_PER_MS;
+	else if (strcmp(name, "max_syn_backlog") == 0)
+		c->backlog = (uint32_t)number;
+	else if (strcmp(name, "retries2") == 0)
+		k->retries2 = number;
+	else if (strcmp(name, "keepalive_time") == 0)
 		k->keep_idle = number;
-	else if (strcmp(name, "tcp_keepalive_intvl") == 0)
+	else if (strcmp(name, "keepalive_intvl") == 0)
 		k->keep_interval = number;
-	else if (strcmp(name, "tcp_keepalive_probes") == 0)
+	else if (strcmp(name, "keepalive_probes") == 0)
 		k->keep_count = number;
-	else if (strcmp(name, "tcp_ecn") == 0)
+	else if (strcmp(name, "ecn") == 0)
 		k->ecn = number;
-	else if (strcmp(name, "tcp_congestion_control") == 0)
-		snprintf(k->congestion, sizeof(k->congestion), "%s", value);
 }
 
-/* `-w net.ipv4.tcp_x=y`, several a line; y may be in quotes and have spaces. */
+/* The names that the BSDs have for the same. */
+static void knob_inet(const char *name, const char *value)
+{
+	struct pd_knobs *k = &pd.knobs;
+	int number = atoi(value);
+
+	if (strcmp(name, "sack.enable") == 0) {
+		k->tcp.no_sack = number == 0;
+	} else if (strcmp(name, "rfc1323") == 0) {
+		k->tcp.no_timestamps = number == 0 || number == 2;
+		k->tcp.no_window_scale = number == 0 || number == 3;
+	} else if (strcmp(name, "ecn.enable") == 0) {
+		k->ecn = number;
+	} else if (strcmp(name, "delacktime") == 0) {
+		k->tcp.ack_delay_max_ns = (uint64_t)number * RP_NS_PER_MS;
+	} else if (strcmp(name, "recvspace") == 0) {
+		k->rmem[1] = 2 * number;
+	} else if (strcmp(name, "cc.algorithm") == 0) {
+		snprintf(k->congestion, sizeof(k->congestion), "%s",
+			strcmp(value, "newreno") == 0 ? "reno" : value);
+	}
+}
+
+static void knob_set(const char *name, const char *value)
+{
+	struct pd_knobs *k = &pd.knobs;
+
+	if (strncmp(name, "net.inet.tcp.", 13) == 0)
+		knob_inet(name + 13, value);
+	if (strncmp(name, "net.ipv4.tcp_", 13) != 0)
+		return;
+	name += 13;
+	if (strcmp(name, "rmem") == 0)
+		three_numbers(k->rmem, value);
+	else if (strcmp(name, "wmem") == 0)
+		three_numbers(k->wmem, value);
+	else if (strcmp(name, "congestion_control") == 0)
+		snprintf(k->congestion, sizeof(k->congestion), "%s", value);
+	else
+		knob_tcp(name, atoi(value));
+}
+
+/* Where a value ends that has no quotes: it may have spaces, as three numbers do. */
+static char *value_end(char *value)
+{
+	char *p;
+
+	for (p = value; *p; p++)
+		if (*p == ' ' && (p[1] == '-' || strncmp(p + 1, "net.", 4) == 0))
+			break;
+	return p;
+}
+
+/* `-w net.ipv4.tcp_x=y`, several a line; y may be in quotes. */
 static void knobs_line(char *line)
 {
 	char *p = line;
 
 	while ((p = strstr(p, "net."))) {
-		char *equals = strchr(p, '='), *value, *end, *name;
+		char *equals = strchr(p, '='), *name = p, *value, *end;
 
 		if (!equals)
 			return;
 		*equals = '\0';
-		name = strrchr(p, '.');
 		value = equals + 1;
 		if (*value == '"' || *value == '\'') {
 			end = strchr(value + 1, *value);
 			value++;
 		} else {
-			end = strstr(value, " -w");
+			end = value_end(value);
 		}
 		if (!end)
 			end = value + strlen(value);
@@ -150,7 +194,7 @@ static void knobs_line(char *line)
 		while (end > value && strchr(" \t\r\n", end[-1]))
 			end--;
 		*end = '\0';
-		knob_set(name + 1, value);
+		knob_set(name, value);
 	}
 }
 
@@ -256,7 +300,7 @@ struct rp_conn_options pd_conn_options(const struct pd_sock *s)
 	const char *congestion = s->opt.congestion[0] ? s->opt.congestion : pd.knobs.congestion;
 	struct rp_conn_options o = {
 		.user_timeout_ns = (uint64_t)s->opt.user_timeout_ms * RP_NS_PER_MS,
-		.ack_profile = pd.knobs.classic ? RP_ACK_DELAYED : RP_ACK_QUICK,
+		.ack_profile = pd.knobs.classic ? RP_ACK_SECOND : RP_ACK_QUICK,
 		.ecn = pd.knobs.ecn == 0   ? RP_ECN_OFF
 		       : pd.knobs.ecn == 1 ? RP_ECN_ASK
 					   : RP_ECN_ACCEPT,

@@ -83,6 +83,7 @@ struct pd_sock {
 	uint64_t small_end; /* `pushed` after the last segment that was not full */
 	uint64_t cork_ns;   /* until then what is no full segment waits */
 	bool more;	    /* MSG_MORE */
+	bool full;	    /* a write found no room: EPOLLOUT is news when there is some */
 	struct pd_options opt;
 	struct pd_wire wire;
 	/* A listener. */
@@ -115,7 +116,7 @@ struct pd_knobs {
 	uint16_t mtu;
 	struct rp_tcp_config tcp;
 	int rmem[3], wmem[3];
-	int retries1, retries2, syn_retries;
+	int retries2;
 	char congestion[16];
 	int ecn, keep_idle, keep_interval, keep_count;
 	bool read;

@@ -477,7 +477,9 @@ static int begin_knobs(void **state)
 
 	assert_non_null(f);
 	fputs("-w net.ipv4.tcp_timestamps=0 -w net.ipv4.tcp_fin_timeout=30\n", f);
-	fputs("-w net.ipv4.tcp_rmem=\"4096 131072 6291456\" -q\n", f);
+	/* As a shell leaves them, with quotes and without. */
+	fputs("-q net.ipv4.tcp_rmem=4096 131072 6291456 net.ipv4.tcp_ecn=0\n", f);
+	fputs("-w net.ipv4.tcp_wmem=\"4096 16384 4194304\" -q\n", f);
 	fclose(f);
 	setenv("STACK_KNOBS", "packetdrill_selftest.knobs", 1);
 	return begin(state);
@@ -640,6 +642,38 @@ static void keepalive(void **state)
 	assert_errno(t.read(U, fd, &one, 1), ETIMEDOUT);
 }
 
+static void classic_acks(void **state)
+{
+	int listener;
+
+	accepted(&listener);
+	in(.flags = ACK, .seq = 1, .ack = 1, .length = 1);
+	in(.flags = ACK, .seq = 2, .ack = 1, .length = 2);
+	out(.flags = ACK, .seq = 1, .ack = 4);
+	in(.flags = ACK, .seq = 8, .ack = 1, .length = 8);
+	out(.flags = ACK, .seq = 1, .ack = 4);
+	in(.flags = ACK, .seq = 4, .ack = 1, .length = 4);
+	out(.flags = ACK, .seq = 1, .ack = 16);
+}
+
+static int begin_linux(void **state)
+{
+	return begin_with("profile=linux,local=192.168.7.9");
+}
+
+static void linux_acks(void **state)
+{
+	int listener;
+	long long start;
+
+	accepted(&listener);
+	for (unsigned i = 0; i < 16; i++) {
+		in(.flags = ACK, .seq = 1 + i, .ack = 1, .length = 1);
+		start = now_us();
+		assert_true(out(.flags = ACK, .seq = 1, .ack = 2 + i) <= start);
+	}
+}
+
 /* Blocking calls, on a thread of their own. */
 
 struct blocked {
@@ -724,7 +758,8 @@ static void blocked_here(void **state)
 static void epolls(void **state)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = 5}, got[2];
-	int listener, fd = accepted(&listener), ep = t.epoll_create(U, 1);
+	int listener, fd = accepted(&listener), ep = t.epoll_create(U, 1), v;
+	static char large[20000];
 	char buf[16];
 
 	assert_true(ep >= 0);
@@ -740,6 +775,14 @@ static void epolls(void **state)
 	assert_int_equal(t.epoll_wait(U, ep, got, 2, -1), 1);
 	assert_int_equal(got[0].events, EPOLLIN | EPOLLOUT);
 	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 0);
+	/* Room again after a write found none. */
+	v = 4096;
+	assert_int_equal(t.setsockopt(U, fd, SOL_SOCKET, SO_SNDBUF, &v, sizeof(v)), 0);
+	assert_int_equal(t.send(U, fd, large, sizeof(large), MSG_DONTWAIT), 8192);
+	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 0);
+	in(.flags = ACK, .seq = 5, .ack = 8193);
+	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 1);
+	assert_int_equal(got[0].events, EPOLLIN | EPOLLOUT);
 	/* Level triggered, once. */
 	e.events = EPOLLIN | EPOLLONESHOT;
 	assert_int_equal(t.epoll_ctl(U, ep, EPOLL_CTL_MOD, fd, &e), 0);
@@ -751,7 +794,7 @@ static void epolls(void **state)
 	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 1);
 	assert_int_equal(t.read(U, fd, buf, 16), 4);
 	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 0);
-	in(.flags = FIN | ACK, .seq = 5, .ack = 1);
+	in(.flags = FIN | ACK, .seq = 5, .ack = 8193);
 	e.events = EPOLLIN | EPOLLRDHUP;
 	assert_int_equal(t.epoll_ctl(U, ep, EPOLL_CTL_MOD, fd, &e), 0);
 	assert_int_equal(t.epoll_wait(U, ep, got, 2, 0), 1);
@@ -885,6 +928,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(over_ipv6, begin6, finish),
 		cmocka_unit_test_setup_teardown(connect_ipv6, begin6_knobs, finish_knobs),
 		TEST(keepalive),
+		TEST(classic_acks),
+		cmocka_unit_test_setup_teardown(linux_acks, begin_linux, finish),
 		TEST(blocked_on_a_thread),
 		TEST(blocked_here),
 		TEST(epolls),

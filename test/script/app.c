@@ -212,6 +212,8 @@ static bool read_option(struct script *s, struct rp_conn_options *o)
 		o->mtu = (uint16_t)script_take_number(s);
 	else if (script_word(s, "quick"))
 		o->ack_profile = RP_ACK_QUICK;
+	else if (script_word(s, "second"))
+		o->ack_profile = RP_ACK_SECOND;
 	else if (script_word(s, "congestion"))
 		o->congestion = read_choice(s, (const char *[]){"cubic", "dctcp", "reno", NULL});
 	else if (script_word(s, "ecn"))

@@ -18,7 +18,7 @@
 
 #include <tcp/tcp.h>
 
-#define RIG_PACKET_MAX 9216
+#define RIG_PACKET_MAX 65535
 
 struct rig_config {
 	struct rp_tcp_config tcp;
