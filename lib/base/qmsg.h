@@ -36,7 +36,9 @@ struct rte_mbuf;
 	/* dispatcher -> consumer's node: withdraw idx from uuid (DELETE event) */              \
 	X(WITHDRAW)                                                                             \
 	/* consumer's node -> dispatcher: uuid came back, or is new (start_revision) */         \
-	X(RESUME)
+	X(RESUME)                                                                               \
+	/* dispatcher -> the next one: take over; or (RESUMES) you have all that was here */    \
+	X(HANDOVER)
 
 enum rp_qmsg_type {
 #define X(name) RP_QMSG_##name,
@@ -77,7 +79,7 @@ const char *rp_qmsg_type_name(enum rp_qmsg_type type);
 
 /** GET and QACK: the message itself is wanted in the REPLY. */
 #define RP_QMSG_WANT_MESSAGE 0x01
-/** RESUME: the consumer came back (else: a new life). */
+/** RESUME: the consumer came back (else: a new life). HANDOVER: everything was handed over. */
 #define RP_QMSG_RESUMES 0x02
 /** FORWARD: it may have been sent before (a lost stream's tail, a move). */
 #define RP_QMSG_REPEAT 0x04
@@ -100,6 +102,8 @@ struct rp_qmsg {
 	uint64_t producer_node, producer_boot, producer_seq; /**< identity of a forward */
 	uint64_t token;					     /**< of the asker; echoed by REPLY */
 	uint64_t mod_revision;	  /**< of the event; RESUME: start_revision */
+	uint64_t holder_node;	  /**< FORWARD of a bound message: where its consumer is */
+	uint64_t holder_life;	  /**< ... and which life of it holds the message */
 	uint32_t attempt;	  /**< delivery attempt, from 1 */
 	uint32_t count;		  /**< REPLY: deleted */
 	struct rte_mbuf *payload; /**< tail, then value; NULL where the type has none */

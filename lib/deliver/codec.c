@@ -47,6 +47,7 @@ static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra,
 	f |= extra->has_total ? DL_FIELD_TOTAL : 0;
 	f |= extra->has_seq ? DL_FIELD_SEQ : 0;
 	f |= with_name ? DL_FIELD_NAME : 0;
+	f |= m->holder_node | m->holder_life ? DL_FIELD_HOLDER : 0;
 	return f;
 }
 
@@ -85,6 +86,10 @@ static void fields_write(
 	if (f & DL_FIELD_NAME) {
 		rp_write_u8(w, (uint8_t)m->name_length);
 		rp_write_bytes(w, m->name, m->name_length);
+	}
+	if (f & DL_FIELD_HOLDER) {
+		rp_write_le64(w, m->holder_node);
+		rp_write_le64(w, m->holder_life);
 	}
 }
 
@@ -158,6 +163,10 @@ bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct
 	}
 	if (f & DL_FIELD_NAME)
 		read_name(r, m);
+	if (f & DL_FIELD_HOLDER) {
+		m->holder_node = rp_read_le64(r);
+		m->holder_life = rp_read_le64(r);
+	}
 	m->status = status < RP_QSTATUS_COUNT ? (enum rp_qstatus)status : RP_Q_INVALID;
 	return !r->bad && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&
 	       m->tail_length <= extra->total && m->type != RP_QMSG_TYPE_COUNT;

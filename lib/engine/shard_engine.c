@@ -520,7 +520,7 @@ unsigned rp_engine_tx(struct rp_engine *e, uint32_t port, struct rte_mbuf **out,
 	return rp_tcp_tx(e->tcp[port], out, max);
 }
 
-/* Phase 1 is over when nothing is on its way to another node; phase 2 when no link is up. */
+/* Phase 1 is over when nothing is to go to another node, or on its way there; phase 2 when no link is up. */
 static void stop_check(struct rp_engine *e)
 {
 	struct rp_deliver_info info;
@@ -528,7 +528,7 @@ static void stop_check(struct rp_engine *e)
 	if (e->stop_phase == 0)
 		return;
 	rp_deliver_info(e->deliver, 0, &info);
-	if (e->stop_phase == 1 && info.messages > 0)
+	if (e->stop_phase == 1 && (info.messages > 0 || rp_queue_is_moving(e->queues)))
 		return;
 	if (e->stop_phase == 2 && e->links && rp_links_up_count(e->links) > 0)
 		return;

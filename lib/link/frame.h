@@ -57,7 +57,7 @@
 	X(OUT_END, 22, RESERVED)    \
 	X(OUT_CREDIT, 23, RESERVED) \
 	X(CLAIM, 24, RESERVED)      \
-	X(HANDOVER, 25, RESERVED)
+	X(HANDOVER, 25, HASH)
 
 enum rp_frame_type {
 #define X(name, number, routing) RP_FRAME_##name = number,

@@ -172,6 +172,8 @@ void waiting_remove(struct rp_queues *qs, struct message *m)
 	RP_ASSERT(m->state == MESSAGE_WAITING);
 	if (q->scan == &m->link)
 		q->scan = m->link.next;
+	if (q->move && q->move->behind == &m->link)
+		q->move->behind = m->link.prev;
 	rp_list_unlink(&m->link);
 }
 
@@ -181,6 +183,9 @@ static void waiting_insert(struct rp_queues *qs, struct message *m)
 	struct queue *q = m->q;
 	struct rp_list *n = q->waiting.next;
 
+	if (q->move && q->move->behind && q->move->behind != &q->waiting &&
+		rp_list_entry(q->move->behind, struct message, link)->idx < m->idx)
+		n = q->move->behind->next;
 	/* Most come at the end, or back at the head. */
 	if (!rp_list_empty(&q->waiting) &&
 		rp_list_entry(q->waiting.prev, struct message, link)->idx < m->idx)
@@ -191,6 +196,14 @@ static void waiting_insert(struct rp_queues *qs, struct message *m)
 	m->state = MESSAGE_WAITING;
 	if (q->scan == n || n != &q->waiting)
 		q->scan = n == q->scan ? &m->link : q->waiting.next;
+}
+
+void dispatch_return(struct rp_queues *qs, struct message *m)
+{
+	waiting_insert(qs, m);
+	if (m->q->move)
+		m->q->move->behind = &m->link;
+	queue_work(qs, m->q);
 }
 
 static void dispatch_bind(
@@ -250,6 +263,23 @@ void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	else
 		forward_hand_over(qs, m, now_ns);
 	queue_work(qs, q);
+}
+
+void dispatch_unsend(struct rp_queues *qs, struct consumer *c)
+{
+	struct rp_list *n = c->bound.prev;
+
+	if (!c->restart && !c->away)
+		return;
+	while (n != &c->bound) {
+		struct message *m = rp_list_entry(n, struct message, link);
+
+		n = n->prev;
+		if (m->took || m->accepted)
+			continue;
+		dispatch_unbind(qs, m);
+		dispatch_return(qs, m);
+	}
 }
 
 void dispatch_release_all(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
@@ -431,6 +461,9 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 	if (q->resend)
 		dispatch_resend(qs, q, now_ns);
+	/* While it changes its dispatcher, nothing new is bound. */
+	if (q->move && (q->move->from || q->move->to))
+		return false;
 	while (q->scan != &q->waiting && !rp_list_empty(&q->ready)) {
 		struct message *m = rp_list_entry(q->scan, struct message, link);
 		struct consumer *c;
@@ -490,7 +523,7 @@ void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		queue_claim(qs, q, now_ns);
 	m->idx = rp_route_idx_pack(q->epoch, ++q->sequence);
 	m->alloc_node = qs->config.node;
-	m->handed = false;
+	message_unhand(m);
 	message_indexed(qs, m);
 	waiting_insert(qs, m);
 	COUNT(qs, q, indexed);

@@ -41,16 +41,49 @@ void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	queue_work(qs, m->q);
 }
 
+void message_unhand(struct message *m)
+{
+	if (!m->handed)
+		return;
+	m->handed = false;
+	RP_ASSERT(m->q->handing > 0);
+	m->q->handing--;
+}
+
 void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	message_unindexed(qs, m);
 	rp_list_unlink(&m->stay);
 	m->handed = true;
+	m->q->handing++;
 	m->repeat = false;
 	m->target = 0;
 	COUNT(qs, m->q, handed_over);
 	unsent_append(m);
 	queue_work(qs, m->q);
+}
+
+bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	const struct consumer *c = m->consumer;
+	struct binding *b = slab_get(&qs->bindings);
+
+	if (!b)
+		return false;
+	b->idx = m->idx;
+	b->alloc_node = m->alloc_node;
+	if (c) {
+		b->mod_revision = m->seen ? m->mod_revision : 0;
+		b->node = c->node;
+		b->life = c->life;
+		memcpy(b->uuid, c->uuid, RP_UUID_BYTES);
+		dispatch_unbind(qs, m);
+	} else {
+		waiting_remove(qs, m);
+	}
+	m->binding = b;
+	forward_hand_over(qs, m, now_ns);
+	return true;
 }
 
 /* Back among the unsent, before what comes after it. */
@@ -116,6 +149,15 @@ static uint64_t forward_target(
 	return 0;
 }
 
+static void forward_index_bound(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct binding b = *m->binding;
+
+	slab_put(&qs->bindings, m->binding);
+	m->binding = NULL;
+	dispatch_index_bound(qs, m, &b, now_ns);
+}
+
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	enum rp_qstatus status = RP_Q_OK;
@@ -123,11 +165,37 @@ static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t
 	unsent_take(m);
 	if (!m->answered)
 		status = dispatch_admit(qs, m->q, m->bytes);
-	if (status == RP_Q_OK)
+	if (m->binding)
+		forward_index_bound(qs, m, now_ns);
+	else if (status == RP_Q_OK)
 		dispatch_index(qs, m, now_ns);
 	put_answer(qs, m, status);
 	if (status != RP_Q_OK)
 		message_free(qs, m);
+}
+
+static void binding_write(struct rp_qmsg *msg, const struct binding *b)
+{
+	msg->idx = b->idx;
+	msg->alloc_node = b->alloc_node;
+	msg->mod_revision = b->mod_revision;
+	msg->holder_node = b->node;
+	msg->holder_life = b->life;
+	memcpy(msg->uuid, b->uuid, RP_UUID_BYTES);
+}
+
+static struct binding binding_read(const struct rp_qmsg *msg)
+{
+	struct binding b = {
+		.idx = msg->idx,
+		.alloc_node = msg->alloc_node,
+		.mod_revision = msg->mod_revision,
+		.node = msg->holder_node,
+		.life = msg->holder_life,
+	};
+
+	memcpy(b.uuid, msg->uuid, RP_UUID_BYTES);
+	return b;
 }
 
 static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, uint64_t now_ns)
@@ -142,6 +210,9 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	msg.producer_boot = m->origin_boot;
 	msg.producer_seq = m->origin_seq;
 	msg.token = m->handed ? m->order : 0;
+	msg.attempt = m->handed ? m->attempt : 0;
+	if (m->binding)
+		binding_write(&msg, m->binding);
 	msg.payload = m->payload;
 	msg.cookie = slab_id(&qs->messages, m) | (uint64_t)m->sends << 48;
 	error = qs->ops.send(qs->ctx, node, &msg, now_ns);
@@ -354,6 +425,8 @@ static bool forward_is_repeated(
 
 	if (m->token == 0)
 		return producer_has(p, m->producer_seq);
+	if (m->idx && message_find(qs, q, m->idx, m->alloc_node))
+		return true;
 	handed = producer_find(qs, q, from, 0);
 	if (handed && m->token <= handed->high)
 		return true;
@@ -415,9 +488,12 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		COUNT(qs, q, forwards_duplicate);
 		return RP_Q_DUPLICATE;
 	}
-	if (qs->stopping) {
+	/* What is handed over goes on from here; what is new waits where it is, if it can go there.
+	 */
+	if (qs->stopping && !m->token &&
+		queue_dispatch(qs, q, RP_CLAIM_NONE, now_ns) != RP_DISPATCH_REMOTE) {
 		COUNT(qs, q, refused_stopping);
-		return RP_Q_STOPPING;
+		return rp_queue_is_moving(qs) ? RP_Q_STALL : RP_Q_STOPPING;
 	}
 	if (m->payload->pkt_len - m->tail_length > qs->config.message_bytes_max) {
 		COUNT(qs, q, refused_too_large);
@@ -426,7 +502,8 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	status = forward_route(qs, q, m, epoch, dispatcher, now_ns);
 	if (status == RP_Q_NO_DISPATCHER)
 		COUNT(qs, q, refused_dispatcher);
-	if (status == RP_Q_OK)
+	/* What is handed over was let in before. */
+	if (status == RP_Q_OK && !m->token)
 		status = dispatch_admit(qs, q, m->payload->pkt_len);
 	if (status != RP_Q_OK)
 		return status;
@@ -439,8 +516,17 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	msg->origin_boot = m->producer_boot;
 	msg->origin_seq = m->producer_seq;
 	msg->answered = true;
+	msg->attempt = m->token ? m->attempt : 0;
 	forward_remember(qs, q, from, m);
-	dispatch_index(qs, msg, now_ns);
+	if (q->move && q->move->from == from)
+		move_heard(qs, q->move, now_ns);
+	if (m->token && m->idx && m->alloc_node) {
+		const struct binding b = binding_read(m);
+
+		dispatch_index_bound(qs, msg, &b, now_ns);
+	} else {
+		dispatch_index(qs, msg, now_ns);
+	}
 	return RP_Q_OK;
 }
 

@@ -177,7 +177,7 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 			hold_forget(qs, h);
 			settle_reject(qs, q, &msg, qs->config.node, now_ns);
 		} else {
-			settle_accept(qs, q, &msg, now_ns);
+			settle_accept(qs, q, &msg, qs->config.node, now_ns);
 		}
 		return;
 	}
@@ -287,6 +287,15 @@ static enum rp_qstatus host_check(
 	}
 	if (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced)
 		return RP_Q_DUPLICATE;
+	/* Its client resumed behind it, so it has it; only who dispatches is news. */
+	if (o->mod_revision && o->mod_revision < h->start_revision) {
+		hold = hold_new(qs, h, o, o->mod_revision);
+		if (!hold)
+			return RP_Q_STALL;
+		hold->accepted = true;
+		hold_report(qs, hold, now_ns);
+		return RP_Q_DUPLICATE;
+	}
 	/* What its client had before the watch ended is still the consumer's; nothing new is. */
 	if (!h->open || h->life != o->life)
 		return RP_Q_NO_CONSUMER;

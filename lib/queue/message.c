@@ -72,7 +72,10 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 {
 	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 
-	if (q && (is_elsewhere(qs, q, from, m) || (m->token && is_at_rival(qs, q, from, m)))) {
+	if (q && move_is_between(qs, q, m->idx, m->alloc_node)) {
+		s.status = RP_Q_STALL;
+	} else if (q &&
+		   (is_elsewhere(qs, q, from, m) || (m->token && is_at_rival(qs, q, from, m)))) {
 		COUNT(qs, q, moved);
 		s.status = RP_Q_MOVED;
 		s.alloc_node = q->own ? q->rival : q->dispatcher;
@@ -178,7 +181,7 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 	if (m->type == RP_QMSG_FORWARD)
 		return forward_receive(qs, from, m, epoch, dispatcher, now_ns);
 	q = name.length ? queue_find(qs, name) : NULL;
-	if (!q && m->type == RP_QMSG_RESUME)
+	if (!q && (m->type == RP_QMSG_RESUME || m->type == RP_QMSG_HANDOVER))
 		q = queue_get(qs, name, now_ns);
 	if (q)
 		queue_learn(qs, q, m->epoch, m->dispatcher, now_ns);
@@ -197,7 +200,7 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 		break;
 	case RP_QMSG_ACCEPTED:
 		if (q)
-			settle_accept(qs, q, m, now_ns);
+			settle_accept(qs, q, m, from, now_ns);
 		break;
 	case RP_QMSG_RESUME:
 		if (q)
@@ -206,6 +209,10 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 	case RP_QMSG_WITHDRAW:
 		if (q)
 			on_withdraw(qs, q, from, m, now_ns);
+		break;
+	case RP_QMSG_HANDOVER:
+		if (q)
+			move_receive(qs, q, from, m, now_ns);
 		break;
 	case RP_QMSG_MOVED: /* learned above */
 	case RP_QMSG_FORWARD:
@@ -248,15 +255,18 @@ void rp_queue_on_took(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m,
 	enum rp_qstatus status, uint32_t epoch, uint64_t dispatcher, uint64_t now_ns)
 {
-	struct message *msg =
-		sent_find(qs, m, m->type == RP_QMSG_FORWARD ? MESSAGE_SENT : MESSAGE_BOUND);
+	enum message_state state = m->type == RP_QMSG_FORWARD ? MESSAGE_SENT : MESSAGE_BOUND;
+	struct message *msg = sent_find(qs, m, state);
 
+	if (msg && status == RP_Q_MOVED) {
+		queue_learn(qs, msg->q, epoch, dispatcher, now_ns);
+		/* Which may have handed it over. */
+		msg = sent_find(qs, m, state);
+	}
 	if (!msg) {
 		rte_pktmbuf_free(m->payload);
 		return;
 	}
-	if (status == RP_Q_MOVED)
-		queue_learn(qs, msg->q, epoch, dispatcher, now_ns);
 	if (m->type == RP_QMSG_FORWARD) {
 		bool elsewhere = m->epoch != msg->q->epoch || m->dispatcher != msg->q->dispatcher;
 
@@ -298,6 +308,8 @@ static void lost_notice(
 		notice_settled(qs, q, node, m, now_ns);
 	else if (m->type == RP_QMSG_REPLY)
 		reply_lost(qs, q, node, m, now_ns);
+	else if (q && m->type == RP_QMSG_HANDOVER && m->flags & RP_QMSG_RESUMES && !q->own)
+		move_begin(qs, q, now_ns);
 }
 
 void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
@@ -331,6 +343,7 @@ void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 		break;
 	case RP_QMSG_WITHDRAW:
 	case RP_QMSG_REPLY:
+	case RP_QMSG_HANDOVER:
 		lost_notice(qs, node, m, now_ns);
 		break;
 	case RP_QMSG_MOVED:

@@ -163,6 +163,8 @@ bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns)
 	more |= poll_doubted(qs, now_ns);
 	more |= poll_resuming(qs, now_ns);
 	more |= poll_requests(qs, now_ns);
+	more |= requests_again(qs, now_ns);
+	more |= move_poll(qs, now_ns);
 	more |= poll_foreign(qs, now_ns);
 	more |= poll_later(qs, now_ns);
 	more |= poll_idle(qs, now_ns);
@@ -186,6 +188,8 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 	t = RP_MIN(t, FIRST(&qs->doubted, struct consumer, ready, pause_until_ns));
 	t = RP_MIN(t, FIRST(&qs->resuming, struct host, timer, deadline_ns));
 	t = RP_MIN(t, FIRST(&qs->requests, struct request, timer, deadline_ns));
+	t = RP_MIN(t, FIRST(&qs->again, struct request, again, again_ns));
+	t = RP_MIN(t, move_next_ns(qs));
 	t = RP_MIN(t, FIRST(&qs->foreign, struct message, stay, stay_ns));
 	t = RP_MIN(t, FIRST(&qs->later, struct queue, work, later_ns));
 	idle = FIRST(&qs->idle, struct queue, idle, active_ns);

@@ -82,6 +82,8 @@ static int tables_init(struct rp_queues *qs)
 	error |= slab_init(&qs->producers_slab, sizeof(struct producer), c->producers_max);
 	error |= slab_init(&qs->rejections, sizeof(struct rejection), c->messages_max);
 	error |= slab_init(&qs->notices, sizeof(struct notice), c->requests_max);
+	error |= slab_init(&qs->bindings, sizeof(struct binding), c->messages_max);
+	error |= slab_init(&qs->moves_slab, sizeof(struct move), c->queues_max);
 	error |= blobs_init(&qs->names, c->queues_max);
 	error |= blobs_init(&qs->matches, c->consumers_max);
 	error |= blobs_init(&qs->tails, c->holds_max);
@@ -115,7 +117,7 @@ struct rp_queues *rp_queue_create(
 	qs->peer_deadline_ns = RP_NEVER;
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
-		&qs->suspended, &qs->doubted, &qs->resuming};
+		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	if (tables_init(qs) < 0) {
@@ -161,6 +163,8 @@ void rp_queue_destroy(struct rp_queues *qs)
 	slab_fini(&qs->requests_slab);
 	slab_fini(&qs->producers_slab);
 	slab_fini(&qs->rejections);
+	slab_fini(&qs->bindings);
+	slab_fini(&qs->moves_slab);
 	slab_fini(&qs->notices);
 	blobs_fini(&qs->names);
 	blobs_fini(&qs->matches);
@@ -181,6 +185,7 @@ void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns)
 void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns)
 {
 	qs->stopping = true;
+	qs->stop_cursor = 0;
 }
 
 void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config)

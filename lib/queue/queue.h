@@ -37,7 +37,8 @@
  * Fields of struct rp_qmsg that each type uses, next to type, name, hash, epoch, dispatcher:
  *
  * FORWARD   producer_*, flags REPEAT, payload; token: 0, or of a dispatcher that hands over its own
- *           sequence, growing
+ *           sequence, growing, and with it attempt and, of a bound message, idx, alloc_node, uuid,
+ *           holder_*, mod_revision (0: not shown yet)
  * DELIVER   idx, alloc_node, uuid, attempt, token = life of the consumer, mod_revision (0, or that of
  *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
  * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again
@@ -51,6 +52,7 @@
  * WITHDRAW  idx, alloc_node, uuid, attempt, status: OK = a DELETE event; STALL = drop it if it was not
  *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
  * RESUME    uuid, token = life, mod_revision = start_revision, flags RESUMES
+ * HANDOVER  flags RESUMES: all is handed over
  */
 /* clang-format on */
 
@@ -186,8 +188,13 @@ void rp_queue_destroy(struct rp_queues *qs);
 /** Wall clock minus `now_ns`, in ns: mod_revision and epochs derive from it. At start and anchors.
  */
 void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns);
-/** New puts are refused with STOPPING from now on; the rest goes on. */
+/**
+ * New puts are refused with STOPPING from now on, and what this node dispatches is handed over to
+ * nodes that are Online; the rest goes on.
+ */
 void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns);
+/** After rp_queue_stop(): something is still to be handed over, and there is a node to take it. */
+bool rp_queue_is_moving(const struct rp_queues *qs);
 /** Limits that may change live: message_bytes_max, queue_depth_max, queue_bytes_max; 0 = as it is.
  */
 void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config);

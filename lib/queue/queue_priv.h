@@ -12,7 +12,8 @@
  * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
  * forward.c   the producer's node                 host.c      the consumer's host
  * request.c   clients' acknowledges and gets      message.c   what other nodes send
- * poll.c      timers                              audit.c     checks for tests
+ * poll.c      timers                              move.c      a dispatcher that hands over
+ * audit.c     checks for tests
  */
 /* clang-format on */
 
@@ -39,6 +40,13 @@ struct rejection {
 	uint8_t uuid[RP_UUID_BYTES];
 };
 
+/* Of a message that its dispatcher hands over: its index there, and who holds it. */
+struct binding {
+	uint64_t idx, alloc_node, mod_revision;
+	uint64_t node, life;	     /**< where the consumer is */
+	uint8_t uuid[RP_UUID_BYTES]; /**< zero: nobody */
+};
+
 enum message_state {
 	MESSAGE_WAITING,
 	MESSAGE_BOUND,
@@ -54,6 +62,7 @@ struct message {
 	struct queue *q;
 	struct consumer *consumer; /**< bound */
 	struct rejection *rejections;
+	struct binding *binding; /**< forward: it goes with it */
 	struct rte_mbuf *payload;
 	uint64_t idx, alloc_node; /**< 0: not indexed */
 	uint64_t origin_node, origin_boot, origin_seq;
@@ -75,7 +84,7 @@ struct message {
 	bool lost : 1;	       /**< to be sent again to the consumer that it is bound to */
 	bool seen : 1;	       /**< its event exists: sent again with its mod_revision */
 	bool repeat : 1;       /**< forward: `target` may have it */
-	bool handed : 1;       /**< forward: it was indexed here */
+	bool handed : 1;       /**< forward: it was indexed here; q->handing counts them */
 	bool all_rejected : 1; /**< counted */
 };
 
@@ -98,9 +107,10 @@ struct consumer {
 	struct queue *q;
 	struct rp_list bound; /**< messages, in the order of offering */
 	uint8_t uuid[RP_UUID_BYTES];
-	uint64_t node;	      /**< where it is, as it said itself; 0 = nowhere yet */
-	uint64_t life;	      /**< as it said itself; 0 = not there */
-	uint64_t record_node; /**< as its record says; 0 = no record seen */
+	uint64_t node;		 /**< where it is, as it said itself; 0 = nowhere yet */
+	uint64_t life;		 /**< as it said itself; 0 = not there */
+	uint64_t start_revision; /**< of that life */
+	uint64_t record_node;	 /**< as its record says; 0 = no record seen */
 	/* A word of another node that it is there, which its record has not confirmed yet. */
 	uint64_t said_node, said_life, said_revision;
 	uint64_t pause_until_ns;
@@ -176,8 +186,9 @@ enum request_kind {
 
 struct request {
 	struct rp_list timer; /**< qs->requests */
+	struct rp_list again; /**< qs->again, while the message is between two dispatchers */
 	struct queue *q;
-	uint64_t token, node, idx, alloc_node, deadline_ns;
+	uint64_t token, node, idx, alloc_node, deadline_ns, again_ns;
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t kind, flags;
 	bool retried; /**< sent on after MOVED, once */
@@ -192,6 +203,18 @@ struct notice {
 	uint8_t uuid[RP_UUID_BYTES];
 };
 
+/* A queue that changes its dispatcher, by agreement. */
+struct move {
+	struct rp_list link; /**< qs->moves, by at_ns */
+	struct queue *q;
+	uint64_t to;   /**< who is asked to take it, or takes it; 0 = nobody */
+	uint64_t from; /**< who hands it over to this node; 0 = nobody: it leaves this one */
+	uint64_t at_ns;
+	/* Of q->waiting: what comes in belongs behind it, as it comes in order; NULL: not known. */
+	struct rp_list *behind;
+	uint32_t asks;
+};
+
 struct queue {
 	struct queue *hash_next;
 	struct rp_list idle;	     /**< qs->idle, longest untouched first */
@@ -203,7 +226,8 @@ struct queue {
 	struct rp_list
 		*scan; /**< of waiting: what stands before was offered to all that are ready */
 	struct producer *producers;
-	uint8_t *name; /**< blob */
+	struct move *move; /**< NULL: it stays where it is */
+	uint8_t *name;	   /**< blob */
 	uint64_t dispatcher;
 	uint64_t rival; /**< a node that dispatched it too, and may hold what it bound; 0 = none */
 	uint64_t sequence; /**< of the last idx given */
@@ -213,16 +237,18 @@ struct queue {
 	uint64_t active_ns;
 	uint64_t later_ns;
 	uint32_t hash;
-	uint32_t epoch;
-	uint32_t epoch_seen;
-	uint32_t depth, in_flight, unsent_count, sent_count;
+	uint32_t depth, in_flight, unsent_count;
+	uint32_t handing; /**< of those unsent and sent, what was indexed here */
+	uint16_t sent_count;
 	uint16_t requests; /**< and notices: what still refers to it */
-	uint8_t name_length;
-	bool own : 1;	  /**< this node dispatches: the record is its claim of this life */
-	bool recheck : 1; /**< elect again */
-	bool in_work : 1;
-	bool resend : 1; /**< a consumer has to be sent again what it holds */
-	bool in_later : 1;
+	uint32_t epoch : 24;
+	uint32_t name_length : 8;
+	uint32_t epoch_seen : 24;
+	uint32_t own : 1;     /**< this node dispatches: the record is its claim of this life */
+	uint32_t recheck : 1; /**< elect again */
+	uint32_t in_work : 1;
+	uint32_t resend : 1; /**< a consumer has to be sent again what it holds */
+	uint32_t in_later : 1;
 	struct rp_queue_counters counters;
 };
 
@@ -249,10 +275,11 @@ struct rp_queues {
 	int64_t wall_offset_ns;
 	bool stopping;
 	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
+	uint32_t stop_cursor; /**< while stopping: buckets of queue_table that were looked at */
 	uint64_t bytes;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
-	struct slab rejections, notices;
+	struct slab rejections, notices, bindings, moves_slab;
 	struct blobs names, matches, tails;
 
 	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask;
@@ -263,7 +290,7 @@ struct rp_queues {
 	struct host **handle_table;
 
 	struct rp_list work, later, idle, unclaimed;
-	struct rp_list offers, foreign, requests, producers;
+	struct rp_list offers, foreign, requests, again, producers, moves;
 	struct rp_list retry, stalled, suspended, doubted, resuming;
 	uint64_t peer_deadline_ns;
 	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
@@ -371,6 +398,13 @@ void consumer_tidy(struct rp_queues *qs, struct consumer *c);
 /** That consumer is not asked for the message again. */
 void message_reject(struct rp_queues *qs, struct message *m, const struct consumer *c);
 void waiting_remove(struct rp_queues *qs, struct message *m);
+/**
+ * The consumer's node refused something of what is on its way there, so that it refuses all that
+ * comes behind: these wait again, each in its place, before what is newer.
+ */
+void dispatch_unsend(struct rp_queues *qs, struct consumer *c);
+/** An indexed message that is on no list waits, in its place. */
+void dispatch_return(struct rp_queues *qs, struct message *m);
 
 /* settle.c */
 struct settled {
@@ -382,7 +416,9 @@ struct settled {
 	struct rte_mbuf *payload;
 };
 
-void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns);
+/** `from`: the node that reports it. */
+void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
+	uint64_t now_ns);
 /** `from`: the node of the client. uuid NULL: the holder is not checked. */
 struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);
@@ -420,8 +456,16 @@ void notices_drop(struct rp_queues *qs, struct peer *p);
 
 /* forward.c */
 void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-/** An indexed message (unindexed by this) goes on to the newer dispatcher. */
+/** An indexed message (unindexed by this) goes on to the newer dispatcher, which indexes it anew.
+ */
 void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/**
+ * Likewise, with its index and its holder if it has one (unbound by this). False: it stays, as
+ * there is no room to note them.
+ */
+bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** It is not on its way to a newer dispatcher any more. */
+void message_unhand(struct message *m);
 bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);
@@ -433,6 +477,26 @@ void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payl
 	uint64_t now_ns);
 void producer_free(struct rp_queues *qs, struct producer *p);
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status);
+
+/* move.c */
+/** This node dispatches the queue, or holds messages of it, and wants to be rid of them. */
+void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/** Another node has claimed it: all that is here goes there as it is. */
+void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+void move_end(struct rp_queues *qs, struct queue *q);
+/** HANDOVER came. */
+void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
+	uint64_t now_ns);
+/** Something of the queue came from the node that hands it over. */
+void move_heard(struct rp_queues *qs, struct move *v, uint64_t now_ns);
+/** Indexes a message (on no list) that its holder keeps, under its old index. */
+void dispatch_index_bound(
+	struct rp_queues *qs, struct message *m, const struct binding *b, uint64_t now_ns);
+/** It is not here, but may be on its way here, or from here. */
+bool move_is_between(
+	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
+bool move_poll(struct rp_queues *qs, uint64_t now_ns);
+uint64_t move_next_ns(const struct rp_queues *qs);
 
 /* host.c */
 struct offer {
@@ -478,3 +542,4 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 uint64_t request_rival(struct rp_queues *qs, const struct queue *q);
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);
+bool requests_again(struct rp_queues *qs, uint64_t now_ns);

@@ -109,15 +109,24 @@ bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		consumer_update(qs, c);
 	}
 	queue_work(qs, q);
+	if (qs->stopping)
+		move_begin(qs, q, now_ns);
 	return true;
 }
 
-/* Somebody else dispatches now: what is bound stays until it is settled, the rest goes there. */
+/*
+ * Somebody else dispatches now: what waits goes there; what is bound stays until it is settled, but
+ * where this node has asked to be rid of it.
+ */
 static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	struct rp_list *n;
 
 	COUNT(qs, q, losses);
+	if (q->move && q->move->from)
+		move_end(qs, q);
+	else if (q->move)
+		move_all(qs, q, now_ns);
 	while (!rp_list_empty(&q->waiting)) {
 		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
 
@@ -237,10 +246,10 @@ static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint6
 		return;
 	}
 	/*
-	 * Or it has come back, here or on another node, and this is of the life before: a record of
-	 * this one follows soon.
+	 * Its host says itself when it leaves. A record that ends without that is of a host that
+	 * has started again, or of the life before this one: it may come back, here or elsewhere.
 	 */
-	if (c->life && (c->node != was || !c->recorded)) {
+	if (c->life) {
 		consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
 		return;
 	}

@@ -22,8 +22,21 @@ static void request_answer(
 	qs->ops.answer(qs->ctx, token, &answer);
 }
 
+/* Asked again after so long, while the message is between two dispatchers. */
+#define REQUEST_AGAIN_NS (2 * RP_NS_PER_MS)
+
+static void request_park(struct rp_queues *qs, struct request *r, uint64_t now_ns)
+{
+	r->node = 0;
+	r->retried = false;
+	r->alloc_node = 0;
+	r->again_ns = now_ns + REQUEST_AGAIN_NS;
+	rp_list_push_back(&qs->again, &r->again);
+}
+
 static void request_free(struct rp_queues *qs, struct request *r)
 {
+	rp_list_unlink(&r->again);
 	rp_list_unlink(&r->timer);
 	r->q->requests--;
 	slab_put(&qs->requests_slab, r);
@@ -165,6 +178,7 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 	struct settled s = {.status = kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 	struct request *r;
 	uint64_t node;
+	bool between;
 
 	if (uuid)
 		memcpy(local.uuid, uuid, RP_UUID_BYTES);
@@ -176,7 +190,8 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 		return;
 	}
 	node = request_node(qs, &local, &s.status, now_ns);
-	if (!node || is_self(qs, node)) {
+	between = is_self(qs, node) && move_is_between(qs, local.q, idx, 0);
+	if (!between && (!node || is_self(qs, node))) {
 		if (node)
 			s = request_here(qs, &local, now_ns);
 		request_answer(qs, token, &s, idx);
@@ -191,9 +206,49 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 	*r = local;
 	r->deadline_ns = now_ns + 2 * qs->config.dead_after_ns;
 	rp_list_init(&r->timer);
+	rp_list_init(&r->again);
 	rp_list_push_back(&qs->requests, &r->timer);
 	r->q->requests++;
-	request_send(qs, r, node, now_ns);
+	if (between)
+		request_park(qs, r, now_ns);
+	else
+		request_send(qs, r, node, now_ns);
+}
+
+/* Where the message is by now. */
+static void request_again(struct rp_queues *qs, struct request *r, uint64_t now_ns)
+{
+	struct settled s = {.status = r->kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+	uint64_t node, token = r->token, idx = r->idx;
+
+	rp_list_unlink(&r->again);
+	node = request_node(qs, r, &s.status, now_ns);
+	if (node && !is_self(qs, node)) {
+		request_send(qs, r, node, now_ns);
+		return;
+	}
+	if (node && move_is_between(qs, r->q, idx, 0)) {
+		request_park(qs, r, now_ns);
+		return;
+	}
+	if (node)
+		s = request_here(qs, r, now_ns);
+	request_free(qs, r);
+	request_answer(qs, token, &s, idx);
+}
+
+bool requests_again(struct rp_queues *qs, uint64_t now_ns)
+{
+	for (unsigned i = 0; !rp_list_empty(&qs->again); i++) {
+		struct request *r = rp_list_entry(qs->again.next, struct request, again);
+
+		if (r->again_ns > now_ns)
+			return false;
+		if (i == POLL_BUDGET)
+			return true;
+		request_again(qs, r, now_ns);
+	}
+	return false;
 }
 
 void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns)
@@ -212,6 +267,11 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 
 	if (!r || r->node != from || (m->payload && m->tail_length > m->payload->data_len)) {
 		rte_pktmbuf_free(m->payload);
+		return;
+	}
+	if (m->status == RP_Q_STALL) {
+		rte_pktmbuf_free(m->payload);
+		request_park(qs, r, now_ns);
 		return;
 	}
 	if (m->status == RP_Q_MOVED) {

@@ -65,7 +65,21 @@ void settle_took(struct rp_queues *qs, struct message *msg)
 	consumer_update(qs, msg->consumer);
 }
 
-void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+/*
+ * A report of the node where the consumer was before. Its client may have seen the event there; if
+ * it is to be sent again, then unchanged. True: it has come back behind it, so this counts.
+ */
+static bool accept_is_late(const struct consumer *c, struct message *msg, const struct rp_qmsg *m)
+{
+	if (!msg->lost || msg->seen)
+		return false;
+	msg->seen = true;
+	msg->mod_revision = m->mod_revision;
+	return m->mod_revision < c->start_revision;
+}
+
+void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
+	uint64_t now_ns)
 {
 	struct message *msg;
 	struct consumer *c;
@@ -80,6 +94,8 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 	if (!msg)
 		return;
 	c = msg->consumer;
+	if (from != c->node && !accept_is_late(c, msg, m))
+		return;
 	message_took(msg);
 	msg->lost = false;
 	msg->seen = true;
@@ -248,6 +264,8 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		consumer_place(qs, c, 0, 0);
 		dispatch_release_all(qs, c, now_ns);
 	} else {
+		if (q->own)
+			dispatch_unsend(qs, c);
 		rp_list_foreach (n, &c->bound) {
 			struct message *msg = rp_list_entry(n, struct message, link);
 
@@ -256,6 +274,7 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		}
 	}
 	consumer_place(qs, c, node, life);
+	c->start_revision = start_revision;
 	c->recorded = false;
 	queue_work(qs, q);
 }

@@ -72,6 +72,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	rp_list_unlink(&q->idle);
 	rp_list_unlink(&q->work);
 	rp_list_unlink(&q->at_node);
+	move_end(qs, q);
 	blob_put(&qs->names, q->name, q->name_length);
 	slab_put(&qs->queues, q);
 }
@@ -129,6 +130,9 @@ void message_free(struct rp_queues *qs, struct message *m)
 		m->rejections = r->next;
 		slab_put(&qs->rejections, r);
 	}
+	if (m->binding)
+		slab_put(&qs->bindings, m->binding);
+	message_unhand(m);
 	rte_pktmbuf_free(m->payload);
 	slab_put(&qs->messages, m);
 }

@@ -50,8 +50,10 @@ struct pending_ack {
 struct shape {
 	const char *name;
 	unsigned nodes, queues, members, messages;
-	bool cuts, long_cuts, blocks, ends, rejects, mutes, kills, race;
+	bool cuts, long_cuts, blocks, ends, rejects, mutes, kills, stops, race;
 };
+
+enum stop_stage { STOP_NONE, STOP_MOVING, STOP_WATCHES, STOP_LINKS, STOP_DOWN };
 
 struct sim {
 	const struct shape *shape;
@@ -66,7 +68,10 @@ struct sim {
 	struct pending_ack *acks;
 	unsigned ack_count, ack_size;
 	unsigned last_serial[QUEUES_MAX][NODES_MAX];
-	unsigned kills, killed;
+	unsigned kills, killed, stops;
+	unsigned stop_node; /**< NODES_MAX: none */
+	enum stop_stage stop_stage;
+	uint64_t stop_ns;
 	uint64_t cut_until_ns[NODES_MAX][NODES_MAX], cut_ns[NODES_MAX][NODES_MAX];
 };
 
@@ -88,7 +93,7 @@ static unsigned alive(struct sim *s)
 
 	do
 		node = (unsigned)below(s, s->shape->nodes);
-	while (s->c->nodes[node].dead);
+	while (s->c->nodes[node].dead || node == s->stop_node);
 	return node;
 }
 
@@ -138,6 +143,11 @@ static void member_close(struct sim *s, unsigned member, enum rp_queue_close how
 	}
 }
 
+static bool is_down(const struct sim *s, unsigned node)
+{
+	return s->c->nodes[node].dead || node == s->stop_node;
+}
+
 /* Ends, and returns: sometimes in time, sometimes as a new life, sometimes elsewhere. */
 static void members_step(struct sim *s)
 {
@@ -156,9 +166,9 @@ static void members_step(struct sim *s)
 		if (m->open && s->shape->ends && chance(s, 2000))
 			member_close(
 				s, i, chance(s, 4) ? RP_QUEUE_CLOSE_LEFT : RP_QUEUE_CLOSE_ENDED);
-		else if (!m->open && chance(s, m->dead ? 3000 : 3000))
+		else if (!m->open && (s->shape->ends || !s->shape->stops) && chance(s, 3000))
 			member_open(s, i,
-				chance(s, 3) || s->c->nodes[cl->node].dead ? alive(s) : cl->node,
+				chance(s, 3) || is_down(s, cl->node) ? alive(s) : cl->node,
 				chance(s, 3) || s->c->nodes[cl->node].dead ? 0
 									   : m->seen_revision + 1);
 		if (!m->open && s->c->nodes[cl->node].dead)
@@ -296,7 +306,7 @@ static void acks_step(struct sim *s)
 		unsigned node = s->c->clients[member->client].node;
 
 		if (!a->sent && a->due_ns <= s->c->now_ns && s->c->token_count < TOKENS_MAX - 100) {
-			if (s->c->nodes[node].dead || (!a->home && chance(s, 5)))
+			if (is_down(s, node) || (!a->home && chance(s, 5)))
 				node = alive(s);
 			a->home = node == s->c->clients[member->client].node;
 			a->token = ack(s->c, node, queue_names[m->queue], member->uuid, a->idx, 0);
@@ -332,11 +342,103 @@ static void acks_step(struct sim *s)
 			*a = s->acks[--s->ack_count];
 			continue;
 		}
+		/* Here it is asked again: nothing may stay behind. */
+		if (a->sent && s->shape->stops && a->due_ns + 8 * SEC < s->c->now_ns) {
+			a->sent = false;
+			a->due_ns = s->c->now_ns;
+		}
 		i++;
 	}
 }
 
 /* ---- faults ---- */
+
+/* The server ends the watches of the node that stops. */
+static void stop_watches(struct sim *s)
+{
+	for (unsigned i = 0; i < s->shape->members; i++) {
+		struct member *m = &s->members[i];
+		const struct client *cl = &s->c->clients[m->client];
+
+		if (cl->node != s->stop_node || !m->open)
+			continue;
+		if (cl->open)
+			member_close(s, i, RP_QUEUE_CLOSE_SERVER);
+		m->open = false;
+		m->closed_ns = s->c->now_ns;
+	}
+}
+
+/* Their clients go elsewhere, where order is the matter all of them at once. */
+static void move_clients(struct sim *s)
+{
+	for (unsigned i = 0; i < s->shape->members; i++) {
+		struct member *m = &s->members[i];
+
+		if (s->c->clients[m->client].node == s->stop_node && !m->open &&
+			(s->shape->members == s->shape->queues || chance(s, 2)))
+			member_open(s, i, alive(s), m->seen_revision + 1);
+	}
+}
+
+/* A node stops in order, one at a time, and comes back. */
+static void stops_step(struct sim *s)
+{
+	struct cluster *c = s->c;
+
+	if (!s->shape->stops || c->now_ns < s->stop_ns)
+		return;
+	switch (s->stop_stage) {
+	case STOP_NONE:
+		if (!chance(s, 3000))
+			return;
+		s->stop_node = alive(s);
+		s->stop_stage = STOP_MOVING;
+		s->stop_ns = c->now_ns;
+		s->stops++;
+		rp_queue_stop(c->nodes[s->stop_node].qs, c->now_ns);
+		break;
+	case STOP_MOVING:
+		if (rp_queue_is_moving(c->nodes[s->stop_node].qs)) {
+			if (c->now_ns > s->stop_ns + 5 * SEC)
+				fail_msg("node %u does not get rid of its queues", s->stop_node);
+			return;
+		}
+		/* What it said last comes, and the clients' answers. */
+		s->stop_stage = STOP_WATCHES;
+		s->stop_ns = c->now_ns + 20 * MS;
+		break;
+	case STOP_WATCHES:
+		stop_watches(s);
+		s->stop_stage = STOP_LINKS;
+		s->stop_ns = c->now_ns + 20 * MS;
+		break;
+	case STOP_LINKS:
+		move_clients(s);
+		cluster_state(c, s->stop_node, RP_NODE_GONE);
+		cluster_kill(c, s->stop_node);
+		s->stop_stage = STOP_DOWN;
+		s->stop_ns = c->now_ns + below(s, 4 * SEC);
+		break;
+	case STOP_DOWN:
+		cluster_start(c, s->stop_node);
+		for (unsigned b = 0; b < s->shape->nodes; b++) {
+			if (b != s->stop_node)
+				cluster_join(c, s->stop_node, b);
+		}
+		/* It tells the others which consumers it hosts: none. */
+		for (unsigned i = 0; i < s->shape->members; i++) {
+			const struct member *m = &s->members[i];
+
+			if (!m->open && c->clients[m->client].node == s->stop_node)
+				publish_consumer(c, queue_names[m->queue], m->uuid, "");
+		}
+		s->stop_node = NODES_MAX;
+		s->stop_stage = STOP_NONE;
+		s->stop_ns = c->now_ns + 500 * MS;
+		break;
+	}
+}
 
 static void members_lost(struct sim *s, unsigned a, unsigned b)
 {
@@ -438,6 +540,13 @@ static bool is_done(struct sim *s)
 /* Everybody is well again: what is held is acknowledged, what waits is delivered. */
 static void finish(struct sim *s)
 {
+	while (s->stop_stage != STOP_NONE) {
+		cluster_run(s->c, s->c->step_ns);
+		members_step(s);
+		stops_step(s);
+		events_step(s);
+		acks_step(s);
+	}
 	for (unsigned i = 0; i < s->shape->nodes; i++) {
 		if (s->c->nodes[i].dead)
 			cluster_start(s->c, i);
@@ -494,7 +603,7 @@ static void check_end(struct sim *s)
 		const struct message *m = &s->messages[i];
 		const struct answer *a = answer_of(s->c, m->token);
 
-		if (!a->done && !s->kills)
+		if (!a->done && !s->kills && !s->stops)
 			fail_msg("message %u: its put was not answered", i + 1);
 		if (!a->done || a->status != RP_Q_OK)
 			continue;
@@ -512,8 +621,10 @@ static void check_end(struct sim *s)
 		acks += t.counters.acks;
 		add_counters(&t.counters);
 	}
-	if (!s->kills)
+	if (!s->kills && !s->stops)
 		assert_int_equal(acks, accepted);
+	if (s->shape->stops)
+		assert_true(s->stops > 0);
 	assert_true(accepted > s->message_count / 2);
 }
 
@@ -528,6 +639,7 @@ static void run(const struct shape *shape, uint64_t seed)
 	assert_non_null(s);
 	print_message("%s, seed %llu\n", shape->name, (unsigned long long)seed);
 	s->shape = shape;
+	s->stop_node = NODES_MAX;
 	s->rand.state = seed;
 	s->c = cluster_new(shape->nodes, seed ^ 0x5eed, &config);
 	s->c->step_ns = MS / 4;
@@ -546,6 +658,7 @@ static void run(const struct shape *shape, uint64_t seed)
 		puts_step(s, step);
 		network_step(s);
 		kills_step(s, &back_ns, &down);
+		stops_step(s);
 		members_step(s);
 		cluster_run(s->c, s->c->step_ns);
 		events_step(s);
@@ -648,6 +761,29 @@ static void test_nodes_die(void **state)
 		.race = true});
 }
 
+static void test_nodes_stop(void **state)
+{
+	runs(&(struct shape){.name = "nodes stop",
+		.nodes = 3,
+		.queues = 3,
+		.members = 6,
+		.messages = 1500,
+		.blocks = true,
+		.ends = true,
+		.rejects = true,
+		.stops = true});
+}
+
+static void test_nodes_stop_in_order(void **state)
+{
+	runs(&(struct shape){.name = "nodes stop, in order",
+		.nodes = 3,
+		.queues = 3,
+		.members = 3,
+		.messages = 1500,
+		.stops = true});
+}
+
 static void test_everything_happened(void **state)
 {
 	static const enum rp_queue_counter never[] = {
@@ -679,6 +815,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_consumers_come_and_go),
 		cmocka_unit_test(test_long_cuts),
 		cmocka_unit_test(test_nodes_die),
+		cmocka_unit_test(test_nodes_stop),
+		cmocka_unit_test(test_nodes_stop_in_order),
 		cmocka_unit_test(test_everything_happened),
 	};
 

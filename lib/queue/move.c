@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A dispatcher that leaves hands its queues over (spec/queues.md, "Election, epoch and placement").
+ *
+ * It asks an Online node to take the queue (HANDOVER), and binds nothing new meanwhile. The taker
+ * claims with the next epoch and offers nothing new either. The old dispatcher learns of the claim
+ * and sends all it has as forwards: bound messages with index, attempt and holder, so that they
+ * stay whose they are; the rest in order. When all are taken it says so (HANDOVER with RESUMES),
+ * and the taker begins. A taker that dies meanwhile is a dispatcher that died: what was not taken
+ * yet is dispatched here again. An acknowledge that comes between the two is asked for again until
+ * the message has arrived.
+ */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+/* Asked again after so long, when nobody has claimed; and how often a move under way is looked at.
+ */
+#define MOVE_ASK_NS (100 * RP_NS_PER_MS)
+#define MOVE_LOOK_NS (1 * RP_NS_PER_MS)
+
+static void move_later(struct rp_queues *qs, struct move *v, uint64_t at_ns)
+{
+	struct rp_list *n;
+
+	rp_list_unlink(&v->link);
+	v->at_ns = at_ns;
+	n = qs->moves.prev;
+	while (n != &qs->moves && rp_list_entry(n, struct move, link)->at_ns > at_ns)
+		n = n->prev;
+	rp_list_push_front(n, &v->link);
+}
+
+/* NULL: there are as many as there may be. */
+static struct move *move_get(struct rp_queues *qs, struct queue *q)
+{
+	if (!q->move) {
+		q->move = slab_get(&qs->moves_slab);
+		if (!q->move)
+			return NULL;
+		rp_list_init(&q->move->link);
+		q->move->q = q;
+	}
+	return q->move;
+}
+
+void move_end(struct rp_queues *qs, struct queue *q)
+{
+	if (!q->move)
+		return;
+	rp_list_unlink(&q->move->link);
+	slab_put(&qs->moves_slab, q->move);
+	q->move = NULL;
+}
+
+/* ---- the old dispatcher ---- */
+
+static bool peer_can_take(const struct rp_queues *qs, const struct peer *p)
+{
+	return p != &qs->peers[0] && p->state == RP_NODE_ONLINE && !p->lost;
+}
+
+/* The node that hosts most of its consumers; else any, but another at each attempt. */
+static uint64_t move_target(struct rp_queues *qs, struct queue *q)
+{
+	uint32_t best_count = 0, candidates = 0, wanted;
+	uint64_t best = 0;
+
+	for (unsigned i = 1; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
+		struct rp_list *n;
+		uint32_t count = 0;
+
+		if (!peer_can_take(qs, &qs->peers[i]))
+			continue;
+		candidates++;
+		rp_list_foreach (n, &q->consumers) {
+			const struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+			count += c->life && c->node == qs->peers[i].node;
+		}
+		if (count > best_count) {
+			best_count = count;
+			best = qs->peers[i].node;
+		}
+	}
+	if (candidates == 0 || (best && q->move->asks % 4 != 3))
+		return best;
+	wanted = (q->hash + q->move->asks) % candidates;
+	for (unsigned i = 1;; i++) {
+		if (peer_can_take(qs, &qs->peers[i]) && wanted-- == 0)
+			return qs->peers[i].node;
+	}
+}
+
+static void handover_send(
+	struct rp_queues *qs, struct queue *q, uint64_t node, bool all, uint64_t now_ns)
+{
+	struct rp_qmsg m = qmsg_for(q, RP_QMSG_HANDOVER);
+
+	m.flags = all ? RP_QMSG_RESUMES : 0;
+	if (qs->ops.send(qs->ctx, node, &m, now_ns) == 0 && all) {
+		move_end(qs, q);
+		queue_work(qs, q);
+	}
+}
+
+void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct move *v;
+
+	if (q->move && !q->move->from)
+		return;
+	v = move_get(qs, q);
+	if (!v)
+		return;
+	v->from = v->to = 0;
+	v->asks = 0;
+	move_later(qs, v, now_ns);
+}
+
+void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &q->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, link);
+		bool moved = true;
+
+		dispatch_unsend(qs, c);
+		while (moved && !rp_list_empty(&c->bound))
+			moved = forward_hand_over_as_is(
+				qs, rp_list_entry(c->bound.next, struct message, link), now_ns);
+		consumer_tidy(qs, c);
+	}
+	while (!rp_list_empty(&q->waiting)) {
+		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
+
+		if (!forward_hand_over_as_is(qs, m, now_ns))
+			return;
+	}
+}
+
+static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
+{
+	struct queue *q = v->q;
+
+	if (q->own) {
+		v->to = move_target(qs, q);
+		v->asks++;
+		if (!v->to) {
+			/* Nobody is there: what comes later is somebody's who claims. */
+			move_end(qs, q);
+			queue_work(qs, q);
+			return;
+		}
+		move_later(qs, v, now_ns + MOVE_ASK_NS);
+		handover_send(qs, q, v->to, false, now_ns);
+		return;
+	}
+	/* Whoever has claimed gets it, though it may not be who was asked. */
+	v->to = q->dispatcher;
+	if (q->depth > 0)
+		move_all(qs, q, now_ns);
+	move_later(qs, v, now_ns + MOVE_LOOK_NS);
+	if (v->to && q->depth == 0 && q->handing == 0)
+		handover_send(qs, q, v->to, true, now_ns);
+}
+
+/* ---- the new one ---- */
+
+static void receive_end(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	move_end(qs, q);
+	queue_work(qs, q);
+	if (qs->stopping)
+		move_begin(qs, q, now_ns);
+}
+
+/* It takes as long as something comes. */
+void move_heard(struct rp_queues *qs, struct move *v, uint64_t now_ns)
+{
+	move_later(qs, v, now_ns + qs->config.dead_after_ns);
+}
+
+void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
+	uint64_t now_ns)
+{
+	if (m->flags & RP_QMSG_RESUMES) {
+		if (q->move && q->move->from == from)
+			receive_end(qs, q, now_ns);
+		return;
+	}
+	if (q->dispatcher == from && !q->own && !qs->stopping && m->epoch == q->epoch &&
+		qs->peers[0].state == RP_NODE_ONLINE && move_get(qs, q)) {
+		q->move->from = from;
+		q->move->to = 0;
+		move_heard(qs, q->move, now_ns);
+		if (!queue_claim(qs, q, now_ns))
+			move_end(qs, q);
+	}
+	if (q->own) {
+		const struct rp_qmsg claimed = qmsg_for(q, RP_QMSG_MOVED);
+
+		qs->ops.send(qs->ctx, from, &claimed, now_ns);
+	}
+}
+
+/* The consumer that holds it there is the same here, or what is known of it since. */
+static struct consumer *bound_holder(
+	struct rp_queues *qs, struct queue *q, const struct binding *b, uint64_t now_ns)
+{
+	struct consumer *c = consumer_get(qs, q, b->uuid);
+
+	if (!c)
+		return NULL;
+	if (is_self(qs, b->node) && !c->host) {
+		/* It has left, and that was on its way to the old dispatcher. */
+		consumer_tidy(qs, c);
+		return NULL;
+	}
+	if (!c->host && b->life > c->life) {
+		consumer_place(qs, c, b->node, b->life);
+		if (c->record_node != b->node && c->life)
+			consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
+	}
+	/* It began anew since: what it held is anybody's. */
+	if (c->life != b->life && !c->start_revision) {
+		consumer_tidy(qs, c);
+		return NULL;
+	}
+	return c;
+}
+
+void dispatch_index_bound(
+	struct rp_queues *qs, struct message *m, const struct binding *b, uint64_t now_ns)
+{
+	struct queue *q = m->q;
+	struct consumer *c;
+
+	m->idx = b->idx;
+	m->alloc_node = b->alloc_node;
+	message_unhand(m);
+	message_indexed(qs, m);
+	COUNT(qs, q, indexed);
+	c = b->life ? bound_holder(qs, q, b, now_ns) : NULL;
+	if (!c) {
+		dispatch_return(qs, m);
+		return;
+	}
+	m->state = MESSAGE_BOUND;
+	m->consumer = c;
+	m->bound_ns = now_ns;
+	m->deadline_ns = now_ns + qs->config.accept_ns;
+	m->took = m->accepted = m->timed_out = false;
+	/* Its host is to know who dispatches now: it gets the delivery again, and answers. */
+	m->lost = true;
+	m->seen = b->mod_revision != 0;
+	m->mod_revision = b->mod_revision;
+	rp_list_push_back(&c->bound, &m->link);
+	rp_list_push_back(&qs->offers, &m->timer);
+	c->outstanding++;
+	c->unaccepted++;
+	c->untook++;
+	q->in_flight++;
+	c->resend = true;
+	q->resend = true;
+	consumer_update(qs, c);
+	queue_work(qs, q);
+}
+
+/* ---- both ---- */
+
+bool move_is_between(
+	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc)
+{
+	return ((q->move && q->move->from) || q->handing > 0) && !message_find(qs, q, idx, alloc);
+}
+
+static void stop_step(struct rp_queues *qs, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < POLL_BUDGET && qs->stop_cursor <= qs->queue_mask; i++) {
+		struct queue *q = qs->queue_table[qs->stop_cursor++];
+
+		for (; q; q = q->hash_next) {
+			if (q->own || (q->depth > 0 && q->dispatcher))
+				move_begin(qs, q, now_ns);
+		}
+	}
+}
+
+bool move_poll(struct rp_queues *qs, uint64_t now_ns)
+{
+	if (qs->stopping)
+		stop_step(qs, now_ns);
+	for (unsigned i = 0; i < POLL_BUDGET && !rp_list_empty(&qs->moves); i++) {
+		struct move *v = rp_list_entry(qs->moves.next, struct move, link);
+
+		if (v->at_ns > now_ns)
+			break;
+		if (v->from)
+			receive_end(qs, v->q, now_ns);
+		else
+			move_step_out(qs, v, now_ns);
+	}
+	return move_next_ns(qs) <= now_ns;
+}
+
+uint64_t move_next_ns(const struct rp_queues *qs)
+{
+	if (qs->stopping && qs->stop_cursor <= qs->queue_mask)
+		return 0;
+	if (rp_list_empty(&qs->moves))
+		return RP_NEVER;
+	return rp_list_entry(qs->moves.next, struct move, link)->at_ns;
+}
+
+bool rp_queue_is_moving(const struct rp_queues *qs)
+{
+	return qs->stopping && (qs->stop_cursor <= qs->queue_mask || !rp_list_empty(&qs->moves));
+}
