@@ -520,7 +520,8 @@ unsigned rp_engine_tx(struct rp_engine *e, uint32_t port, struct rte_mbuf **out,
 	return rp_tcp_tx(e->tcp[port], out, max);
 }
 
-/* Phase 1 is over when nothing is to go to another node, or on its way there; phase 2 when no link is up. */
+/* Phase 1 is over when nothing is to go to another node, or on its way there; phase 2 when no link
+ * is up. */
 static void stop_check(struct rp_engine *e)
 {
 	struct rp_deliver_info info;
