@@ -165,7 +165,8 @@ static bool crossed(const struct conf_entry *e)
 		"transport", "secret_file", "previous_secret_file", "cert_file", "key_file",
 		"ca_file", "client_cert_auth", "peer_cert_file", "peer_key_file", "message_bytes",
 		"queue_bytes", "max_request_bytes", "tombstone_s", "tombstone_max_s", "gateway",
-		"ipv4", "ipv6", "device", "match", "dead_letter", "node", "peers"};
+		"ipv4", "ipv6", "device", "match", "dead_letter", "node", "peers", "mtu",
+		"neighbours", "gateway6"};
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(names); i++) {
 		if (strcmp(e->name, names[i]) == 0)
@@ -187,7 +188,11 @@ static void random_items(struct rp_rand *r, struct args *a, const struct conf_en
 				continue;
 			if (crossed(e))
 				snprintf(value, sizeof(value),
-					strcmp(e->name, "gateway") == 0	 ? ""
+					strcmp(e->name, "gateway") == 0 ||
+							strcmp(e->name, "gateway6") == 0 ||
+							strcmp(e->name, "neighbours") == 0
+						? ""
+					: strcmp(e->name, "mtu") == 0	 ? "1500"
 					: strcmp(e->name, "ipv6") == 0	 ? "fd00::%u/64"
 					: strcmp(e->name, "ipv4") == 0	 ? "10.0.%u.1/24"
 					: strcmp(e->name, "device") == 0 ? "net_null%u"
