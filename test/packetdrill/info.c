@@ -112,6 +112,7 @@ size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
 	struct tcp_info o = {.tcpi_state = STATE_CLOSE};
 	struct rp_tcp_segments segments;
 	struct rp_tcp_info i;
+	uint32_t headers;
 	size_t n = RP_MIN(room, sizeof(o));
 
 	if (s->state == PD_LISTEN) {
@@ -128,9 +129,9 @@ size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
 		info_counts(&o, s, &i);
 		o.tcpi_snd_mss = i.mss;
 		o.tcpi_rcv_mss = i.mss;
-		o.tcpi_advmss =
-			(uint32_t)(pd.rig->config.tcp.net.iface.mtu - 40 - (i.timestamps ? 12 : 0));
-		o.tcpi_pmtu = i.mss + 40u + (i.timestamps ? 12 : 0);
+		headers = (s->peer.family == 6 ? 60 : 40) + (i.timestamps ? 12 : 0);
+		o.tcpi_advmss = pd.rig->config.tcp.net.iface.mtu - headers;
+		o.tcpi_pmtu = i.mss + headers;
 		o.tcpi_snd_wnd = i.send_window;
 		o.tcpi_rcv_ssthresh = i.receive_window;
 		o.tcpi_rcv_space = i.receive_window;

@@ -105,6 +105,12 @@ static void knob_tcp(const char *name, int number)
 		c->rto_max_ns = (uint64_t)number * RP_NS_PER_MS;
 	else if (strcmp(name, "max_syn_backlog") == 0)
 		c->backlog = (uint32_t)number;
+	else if (strcmp(name, "syncookies") == 0)
+		c->syn_cookies = number == 0   ? RP_SYN_COOKIES_OFF
+				 : number == 2 ? RP_SYN_COOKIES_ALWAYS
+					       : RP_SYN_COOKIES_AUTO;
+	else if (strcmp(name, "mtu_probing") == 0)
+		c->pmtu_blackhole = number != 0;
 	else if (strcmp(name, "retries2") == 0)
 		k->retries2 = number;
 	else if (strcmp(name, "keepalive_time") == 0)
