@@ -91,6 +91,8 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 	if (c->flags & TCPF_SHIFT) {
 		c->snd_shift = o->shift;
 		c->rcv_shift = s->rcv_shift;
+	} else {
+		c->snd_shift = c->rcv_shift = 0;
 	}
 	if (c->flags & TCPF_TS) {
 		c->ts_recent = o->ts_value;

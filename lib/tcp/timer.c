@@ -39,8 +39,8 @@ static uint64_t timer_tlp_ns(const struct tcp_conn *c)
 		tcp_stack_of(c)->config.no_tail_probes)
 		return RP_NEVER;
 	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS);
-	/* A single segment may be acknowledged late. */
-	if (c->pipe <= c->mss)
+	/* Less than two full segments may be acknowledged late (RFC 5681 4.2). */
+	if (c->pipe < 2u * c->mss)
 		pto_ns += c->peer_ack_delay_ns;
 	return c->tlp_start_ns + pto_ns;
 }

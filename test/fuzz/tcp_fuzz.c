@@ -229,7 +229,8 @@ static void op_segment(struct fuzz *z, uint8_t how)
 	store32(p + 38, how & 64 ? f->ack : f->ack + (uint32_t)seq);
 	store32(p + 42, how & 128 ? f->seq : f->seq + (uint32_t)ack);
 	p[46] = (uint8_t)((5 + options / 4) << 4);
-	p[47] = flags & 0x3f;
+	p[15] = how & 3; /* ECN */
+	p[47] = flags;
 	store16(p + 48, window);
 	for (uint32_t i = 0; i < options; i++)
 		p[54 + i] = rp_read_u8(&z->r);
@@ -400,6 +401,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.receive_buffer_bytes = 32768,
 		.ooo_ranges_max = 8,
 		.ooo_mbufs_max = 16,
+		.pmtu_blackhole = true,
+		.syn_cookies = size % 3 ? RP_SYN_COOKIES_AUTO : RP_SYN_COOKIES_ALWAYS,
+		.routes = {{.options = {.congestion = size % 2 ? RP_CONGESTION_DCTCP
+							       : RP_CONGESTION_CUBIC,
+				    .ecn = RP_ECN_ASK,
+				    .ack_profile = size % 5 ? RP_ACK_DELAYED : RP_ACK_QUICK,
+				    .keepalive_idle_ns = 5 * RP_NS_PER_S,
+				    .keepalive_interval_ns = RP_NS_PER_S}}},
+		.route_count = 1,
 	};
 	unsigned free_headers, free_payloads, free_received;
 	union rp_ip peer = rp_ip_from4((const uint8_t[4]){10, 0, 0, 2});
