@@ -49,6 +49,8 @@ enum rp_exit {
 	X(OVERFLOW_REJECT, "reject") X(OVERFLOW_DROP_OLDEST, "drop-oldest")
 #define RP_CONF_DURABILITY_NAMES(X) X(DURABILITY_MEMORY, "memory") X(DURABILITY_DISK, "disk")
 #define RP_CONF_BACKEND_NAMES(X) X(BACKEND_MEMORY, "memory") X(BACKEND_STORE, "store")
+#define RP_CONF_TOKEN_NAMES(X) \
+	X(TOKEN_SIMPLE, "simple") X(TOKEN_JWT_HS256, "jwt-hs256") X(TOKEN_JWT_RS256, "jwt-rs256")
 #define RP_CONF_LOG_FORMAT_NAMES(X) X(LOG_FORMAT_TEXT, "text") X(LOG_FORMAT_JSON, "json")
 
 #define RP_CONF_ENUM_VALUE(upper, text) RP_CONF_##upper,

@@ -264,6 +264,12 @@ static int create_server(struct rp_ctl *ctl)
 	};
 	int rc;
 
+	etcd.token = (enum rp_etcd_token)ctl->conf->auth.token;
+	etcd.token_ttl_ns = ctl->conf->auth.token_ttl_s * RP_NS_PER_S;
+	etcd.bcrypt_cost = ctl->conf->auth.bcrypt_cost;
+	etcd.jwt_private_key = ctl->conf->auth.jwt_private_key;
+	etcd.jwt_public_key = ctl->conf->auth.jwt_public_key;
+	etcd.client_cert_auth = ctl->conf->tls.client_cert_auth;
 	/* Peers ping each links.heartbeat_ms. */
 	server.client_ping_min_ns = 0;
 	server.accept_gzip = true;

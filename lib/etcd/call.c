@@ -115,6 +115,8 @@ struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *cal
 		if (!caller.peer)
 			e->stats.peer_unproved++;
 	}
+	if (!caller.peer)
+		etcd_auth_identify(e, call, &caller);
 	return caller;
 }
 

@@ -288,6 +288,8 @@ static void contest_enter(struct etcd_contest *c)
 		.failure = &c->other,
 		.failure_count = 1};
 	uint8_t *key = etcd_arena_get(&c->arena, c->prefix.length + 24);
+	struct rp_etcd_caller caller;
+	const char *message = NULL;
 	uint64_t magnitude = c->lease < 0 ? -(uint64_t)c->lease : (uint64_t)c->lease;
 
 	/* As Go prints %x of a signed number. */
@@ -297,6 +299,11 @@ static void contest_enter(struct etcd_contest *c)
 		c->lease < 0 ? "-" : "", magnitude);
 	if (etcd_contest_refused(c->e, c->call, RP_ETCD_WRITE, c->key, (struct rp_span){0})) {
 		contest_free(c);
+		return;
+	}
+	caller = etcd_caller_of(c->e, c->call);
+	if (etcd_auth_check_lease(c->e, RP_ETCD_WRITE, c->lease, &caller, &message)) {
+		contest_fail(c, RP_GRPC_UNKNOWN, message);
 		return;
 	}
 	c->compare = (struct rp_kv_compare){

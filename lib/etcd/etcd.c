@@ -6,47 +6,95 @@
 
 #include <etcdserverpb/rpc.pb-c.h>
 
-#include "etcd_priv.h"
+#include "auth_priv.h"
 
 struct service_method {
 	const char *path;
 	enum rp_grpc_kind kind;
 	const struct rp_grpc_call_ops *ops;
 	bool small; /* its requests are never large */
+	enum etcd_auth_class auth;
 };
 
 static const struct service_method etcd_methods[] = {
-	{"/etcdserverpb.KV/Range", RP_GRPC_UNARY, &etcd_range_ops, false},
-	{"/etcdserverpb.KV/Put", RP_GRPC_UNARY, &etcd_put_ops, false},
-	{"/etcdserverpb.KV/DeleteRange", RP_GRPC_UNARY, &etcd_delete_ops, false},
-	{"/etcdserverpb.KV/Txn", RP_GRPC_UNARY, &etcd_txn_ops, false},
-	{"/etcdserverpb.KV/Compact", RP_GRPC_UNARY, &etcd_compact_ops, true},
-	{"/etcdserverpb.Watch/Watch", RP_GRPC_BIDI, &etcd_watch_stream_ops, false},
-	{"/etcdserverpb.Lease/LeaseGrant", RP_GRPC_UNARY, &etcd_lease_grant_ops, true},
-	{"/etcdserverpb.Lease/LeaseRevoke", RP_GRPC_UNARY, &etcd_lease_revoke_ops, true},
-	{"/etcdserverpb.Lease/LeaseKeepAlive", RP_GRPC_BIDI, &etcd_lease_keepalive_ops, true},
-	{"/etcdserverpb.Lease/LeaseTimeToLive", RP_GRPC_UNARY, &etcd_lease_time_to_live_ops, true},
-	{"/etcdserverpb.Lease/LeaseLeases", RP_GRPC_UNARY, &etcd_lease_leases_ops, true},
-	{"/v3lockpb.Lock/Lock", RP_GRPC_UNARY, &etcd_lock_ops, true},
-	{"/v3lockpb.Lock/Unlock", RP_GRPC_UNARY, &etcd_unlock_ops, true},
-	{"/v3electionpb.Election/Campaign", RP_GRPC_UNARY, &etcd_campaign_ops, false},
-	{"/v3electionpb.Election/Proclaim", RP_GRPC_UNARY, &etcd_proclaim_ops, false},
-	{"/v3electionpb.Election/Leader", RP_GRPC_UNARY, &etcd_leader_ops, true},
-	{"/v3electionpb.Election/Observe", RP_GRPC_SERVER_STREAM, &etcd_observe_ops, true},
-	{"/v3electionpb.Election/Resign", RP_GRPC_UNARY, &etcd_resign_ops, true},
-	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true},
-	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true},
-	{"/etcdserverpb.Cluster/MemberRemove", RP_GRPC_UNARY, &etcd_member_remove_ops, true},
-	{"/etcdserverpb.Cluster/MemberUpdate", RP_GRPC_UNARY, &etcd_member_update_ops, true},
-	{"/etcdserverpb.Cluster/MemberPromote", RP_GRPC_UNARY, &etcd_member_promote_ops, true},
-	{"/etcdserverpb.Maintenance/Alarm", RP_GRPC_UNARY, &etcd_alarm_ops, true},
-	{"/etcdserverpb.Maintenance/Status", RP_GRPC_UNARY, &etcd_status_ops, true},
-	{"/etcdserverpb.Maintenance/Hash", RP_GRPC_UNARY, &etcd_hash_ops, true},
-	{"/etcdserverpb.Maintenance/HashKV", RP_GRPC_UNARY, &etcd_hash_kv_ops, true},
-	{"/etcdserverpb.Maintenance/Defragment", RP_GRPC_UNARY, &etcd_defragment_ops, true},
-	{"/etcdserverpb.Maintenance/Snapshot", RP_GRPC_SERVER_STREAM, &etcd_snapshot_ops, true},
-	{"/etcdserverpb.Maintenance/MoveLeader", RP_GRPC_UNARY, &etcd_move_leader_ops, true},
-	{"/etcdserverpb.Maintenance/Downgrade", RP_GRPC_UNARY, &etcd_downgrade_ops, true},
+	{"/etcdserverpb.KV/Range", RP_GRPC_UNARY, &etcd_range_ops, false, ETCD_AUTH_SELF},
+	{"/etcdserverpb.KV/Put", RP_GRPC_UNARY, &etcd_put_ops, false, ETCD_AUTH_SELF},
+	{"/etcdserverpb.KV/DeleteRange", RP_GRPC_UNARY, &etcd_delete_ops, false, ETCD_AUTH_SELF},
+	{"/etcdserverpb.KV/Txn", RP_GRPC_UNARY, &etcd_txn_ops, false, ETCD_AUTH_SELF},
+	{"/etcdserverpb.KV/Compact", RP_GRPC_UNARY, &etcd_compact_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Watch/Watch", RP_GRPC_BIDI, &etcd_watch_stream_ops, false, ETCD_AUTH_SELF},
+	{"/etcdserverpb.Lease/LeaseGrant", RP_GRPC_UNARY, &etcd_lease_grant_ops, true,
+		ETCD_AUTH_USER},
+	{"/etcdserverpb.Lease/LeaseRevoke", RP_GRPC_UNARY, &etcd_lease_revoke_ops, true,
+		ETCD_AUTH_USER},
+	{"/etcdserverpb.Lease/LeaseKeepAlive", RP_GRPC_BIDI, &etcd_lease_keepalive_ops, true,
+		ETCD_AUTH_SELF},
+	{"/etcdserverpb.Lease/LeaseTimeToLive", RP_GRPC_UNARY, &etcd_lease_time_to_live_ops, true,
+		ETCD_AUTH_USER},
+	{"/etcdserverpb.Lease/LeaseLeases", RP_GRPC_UNARY, &etcd_lease_leases_ops, true,
+		ETCD_AUTH_USER},
+	{"/v3lockpb.Lock/Lock", RP_GRPC_UNARY, &etcd_lock_ops, true, ETCD_AUTH_SELF},
+	{"/v3lockpb.Lock/Unlock", RP_GRPC_UNARY, &etcd_unlock_ops, true, ETCD_AUTH_SELF},
+	{"/v3electionpb.Election/Campaign", RP_GRPC_UNARY, &etcd_campaign_ops, false,
+		ETCD_AUTH_SELF},
+	{"/v3electionpb.Election/Proclaim", RP_GRPC_UNARY, &etcd_proclaim_ops, false,
+		ETCD_AUTH_SELF},
+	{"/v3electionpb.Election/Leader", RP_GRPC_UNARY, &etcd_leader_ops, true, ETCD_AUTH_SELF},
+	{"/v3electionpb.Election/Observe", RP_GRPC_SERVER_STREAM, &etcd_observe_ops, true,
+		ETCD_AUTH_SELF},
+	{"/v3electionpb.Election/Resign", RP_GRPC_UNARY, &etcd_resign_ops, true, ETCD_AUTH_SELF},
+	{"/etcdserverpb.Cluster/MemberAdd", RP_GRPC_UNARY, &etcd_member_add_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Cluster/MemberList", RP_GRPC_UNARY, &etcd_member_list_ops, true,
+		ETCD_AUTH_USER},
+	{"/etcdserverpb.Cluster/MemberRemove", RP_GRPC_UNARY, &etcd_member_remove_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Cluster/MemberUpdate", RP_GRPC_UNARY, &etcd_member_update_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Cluster/MemberPromote", RP_GRPC_UNARY, &etcd_member_promote_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/Alarm", RP_GRPC_UNARY, &etcd_alarm_ops, true, ETCD_AUTH_ALARM},
+	{"/etcdserverpb.Maintenance/Status", RP_GRPC_UNARY, &etcd_status_ops, true,
+		ETCD_AUTH_STATUS},
+	{"/etcdserverpb.Maintenance/Hash", RP_GRPC_UNARY, &etcd_hash_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/HashKV", RP_GRPC_UNARY, &etcd_hash_kv_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/Defragment", RP_GRPC_UNARY, &etcd_defragment_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/Snapshot", RP_GRPC_SERVER_STREAM, &etcd_snapshot_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/MoveLeader", RP_GRPC_UNARY, &etcd_move_leader_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Maintenance/Downgrade", RP_GRPC_UNARY, &etcd_downgrade_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/AuthEnable", RP_GRPC_UNARY, &etcd_auth_enable_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/AuthDisable", RP_GRPC_UNARY, &etcd_auth_disable_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/AuthStatus", RP_GRPC_UNARY, &etcd_auth_status_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/Authenticate", RP_GRPC_UNARY, &etcd_authenticate_ops, true,
+		ETCD_AUTH_OPEN},
+	{"/etcdserverpb.Auth/UserAdd", RP_GRPC_UNARY, &etcd_user_add_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/UserGet", RP_GRPC_UNARY, &etcd_user_get_ops, true, ETCD_AUTH_SELF},
+	{"/etcdserverpb.Auth/UserList", RP_GRPC_UNARY, &etcd_user_list_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/UserDelete", RP_GRPC_UNARY, &etcd_user_delete_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/UserChangePassword", RP_GRPC_UNARY, &etcd_user_change_password_ops,
+		true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/UserGrantRole", RP_GRPC_UNARY, &etcd_user_grant_role_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/UserRevokeRole", RP_GRPC_UNARY, &etcd_user_revoke_role_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/RoleAdd", RP_GRPC_UNARY, &etcd_role_add_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/RoleGet", RP_GRPC_UNARY, &etcd_role_get_ops, true, ETCD_AUTH_SELF},
+	{"/etcdserverpb.Auth/RoleList", RP_GRPC_UNARY, &etcd_role_list_ops, true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/RoleDelete", RP_GRPC_UNARY, &etcd_role_delete_ops, true,
+		ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/RoleGrantPermission", RP_GRPC_UNARY, &etcd_role_grant_permission_ops,
+		true, ETCD_AUTH_ROOT},
+	{"/etcdserverpb.Auth/RoleRevokePermission", RP_GRPC_UNARY, &etcd_role_revoke_permission_ops,
+		true, ETCD_AUTH_ROOT},
 };
 
 static const struct service_method peer_methods[] = {
@@ -76,13 +124,19 @@ static int register_methods(struct rp_etcd *e)
 
 	e->method_count = (uint32_t)(etcd_count + peer_count);
 	e->methods = calloc(e->method_count, sizeof(e->methods[0]));
-	RP_ASSERT(e->methods != NULL);
+	e->gates = calloc(e->method_count, sizeof(e->gates[0]));
+	RP_ASSERT(e->methods != NULL && e->gates != NULL);
 	for (uint32_t i = 0; i < e->method_count; i++) {
 		const struct service_method *m =
 			i < etcd_count ? &etcd_methods[i] : &peer_methods[i - etcd_count];
 
 		e->methods[i] = (struct rp_grpc_method){
 			.path = m->path, .kind = m->kind, .ops = m->ops, .ctx = e};
+		if (m->auth == ETCD_AUTH_SELF)
+			continue;
+		e->gates[i] = (struct etcd_method){.e = e, .ops = m->ops, .auth = m->auth};
+		e->methods[i].ops = &etcd_gate_ops;
+		e->methods[i].ctx = &e->gates[i];
 	}
 	set_message_limits(e);
 	return rp_grpc_server_add_methods(e->config.server, e->methods, e->method_count);
@@ -119,7 +173,9 @@ struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
 	rp_list_init(&e->contests_ready);
 	rp_list_init(&e->observers);
 	rp_list_init(&e->rooms);
-	status = register_methods(e);
+	status = etcd_auth_create(e);
+	if (status == 0)
+		status = register_methods(e);
 	if (status == 0)
 		status = etcd_http_register(e);
 	if (status != 0) {
@@ -144,6 +200,7 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	RP_ASSERT(rp_list_empty(&e->observers));
 	etcd_keepalives_free(e);
 	etcd_contests_free(e);
+	etcd_auth_free(e);
 	etcd_table_clear(&e->calls);
 	etcd_table_clear(&e->consumers);
 	etcd_table_clear(&e->identities);
@@ -151,6 +208,7 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	free(e->events);
 	free(e->event_pointers);
 	free(e->methods);
+	free(e->gates);
 	free(e);
 }
 
@@ -183,7 +241,7 @@ static void compactions_run(struct rp_etcd *e)
 
 uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 {
-	bool keepalives;
+	bool hashing, keepalives;
 
 	e->now_ns = now_ns;
 	if (e->progress_next_ns == 0)
@@ -196,9 +254,10 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 	etcd_calls_run(e);
 	compactions_run(e);
 	etcd_contests_run(e);
+	hashing = etcd_auth_run(e);
 	keepalives = etcd_keepalives_run(e);
 	/* What waits for others has no event of its own to wake us. */
-	if (keepalives || !rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
+	if (hashing || keepalives || !rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
 		!rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
 	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
@@ -219,4 +278,5 @@ void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)
 {
 	*stats = e->stats;
 	stats->calls_waiting = e->calls.count;
+	stats->auth_tokens = e->auth->tokens.count;
 }

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The etcd v3 services (KV, Watch, Lease, Lock, Election, Maintenance, Cluster) and
+ * The etcd v3 services (KV, Watch, Lease, Lock, Election, Auth, Maintenance, Cluster)
+ * and
  * ringpost.v1.Peer on one gRPC server (spec/etcd-semantics.md; spec/queues.md "What a stock client
  * sees"). This folder knows requests, answers and watch streams. What a write means to the cluster,
  * what a queue is and who the members are, it asks `struct rp_etcd_backend`.
@@ -38,6 +39,17 @@ struct rp_grpc_server;
 struct rp_etcd_caller {
 	bool loopback; /**< the connection comes from 127.0.0.0/8, ::1 or a unix socket */
 	bool peer;     /**< the connection has proved to be a node of this cluster, and says so */
+	/** Who has authenticated; NULL: nobody, or auth is off. Borrowed for the call. */
+	const char *user;
+	int auth_code;		/**< gRPC status: a token came, and is none */
+	uint64_t auth_revision; /**< of the auth store when the token was made */
+};
+
+/** What Authenticate hands out. */
+enum rp_etcd_token {
+	RP_ETCD_TOKEN_SIMPLE, /**< random; known to this node, lives on by being used */
+	RP_ETCD_TOKEN_JWT_HS256,
+	RP_ETCD_TOKEN_JWT_RS256,
 };
 
 enum rp_etcd_access {
@@ -205,6 +217,14 @@ struct rp_etcd_config {
 	uint32_t watches_per_stream_max;       /**< 0 = 65536 */
 	uint32_t waiting_calls_max;    /**< calls that wait for a ring or a write; 0 = 65536 */
 	uint64_t progress_interval_ns; /**< 0 = 10 minutes */
+
+	enum rp_etcd_token token;
+	uint64_t token_ttl_ns; /**< 0 = 300 s */
+	uint32_t bcrypt_cost;  /**< 4 to 31; 0 = 10 */
+	bool client_cert_auth; /**< without a token the CN of a verified certificate is the user */
+	/** Files: PEM for RS256, bytes for HS256 (private). Without a private key none are signed.
+	 */
+	const char *jwt_private_key, *jwt_public_key;
 };
 
 struct rp_etcd_stats {
@@ -212,6 +232,8 @@ struct rp_etcd_stats {
 	uint64_t calls_waiting; /**< for the backend */
 	uint64_t ranges, puts, deletes, txns, compactions, watch_creates, watch_refusals;
 	uint64_t lease_grants, lease_revokes, lease_keepalives, lease_streams;
+	uint64_t auth_tokens; /**< that are good now */
+	uint64_t authenticated, auth_failed, auth_denied, auth_bad_tokens;
 	uint64_t locks, campaigns, contests; /**< `contests`: locks and campaigns open now */
 	uint64_t queue_puts, queue_acks, queue_gets, queue_rejects, queue_cancels;
 	uint64_t queue_refused;	  /**< answers with another status than OK */

@@ -67,6 +67,25 @@ struct etcd_arena_block;
 struct etcd_call;
 struct etcd_stream;
 
+/** Who may call a method, while auth is on. */
+enum etcd_auth_class {
+	ETCD_AUTH_SELF, /**< its handler checks, key by key */
+	ETCD_AUTH_OPEN,
+	ETCD_AUTH_USER, /**< any user */
+	ETCD_AUTH_ROOT,
+	ETCD_AUTH_ALARM,  /**< a GET any user, else root */
+	ETCD_AUTH_STATUS, /**< any user, and a node that dials */
+};
+
+/** What the gate needs of a method that does not check itself. */
+struct etcd_method {
+	struct rp_etcd *e;
+	const struct rp_grpc_call_ops *ops;
+	enum etcd_auth_class auth;
+};
+
+struct etcd_auth;
+
 struct rp_etcd {
 	struct rp_etcd_config config;
 	const struct rp_etcd_backend *backend;
@@ -76,6 +95,8 @@ struct rp_etcd {
 
 	struct rp_grpc_method *methods; /**< borrowed by the server */
 	uint32_t method_count;
+	struct etcd_method *gates; /**< one a method */
+	struct etcd_auth *auth;
 	struct rp_http_handler http[2]; /**< borrowed by the server */
 
 	uint64_t token_last;
@@ -136,6 +157,7 @@ enum etcd_call_kind {
 	ETCD_CALL_QUEUE_TXN,
 	ETCD_CALL_COMPACT,
 	ETCD_CALL_LEASE,
+	ETCD_CALL_AUTH,
 	ETCD_CALL_PROVE,
 	ETCD_CALL_APPLY,
 	ETCD_CALL_SYNC,
@@ -156,7 +178,8 @@ struct etcd_call {
 	struct rp_kv_result guard;     /**< QUEUE_TXN: of its compares and reads */
 	struct rp_etcd_queue_op *ops;  /**< QUEUE_*: in the arena */
 	uint32_t op_count;
-	int64_t lease; /**< LEASE */
+	int64_t lease;	  /**< LEASE */
+	const char *hash; /**< AUTH: of the password */
 	bool batch;
 	bool waits; /**< counted in waiting_count */
 };
@@ -379,6 +402,32 @@ void etcd_propose_system(struct etcd_call *c, struct rp_kv_system_op op, rp_etcd
 bool etcd_keepalives_run(struct rp_etcd *e);
 void etcd_keepalives_stop(struct rp_etcd *e);
 void etcd_keepalives_free(struct rp_etcd *e);
+
+/* ---- auth_token.c, auth_service.c ---- */
+
+extern const struct rp_grpc_call_ops etcd_gate_ops; /**< ctx: struct etcd_method */
+extern const struct rp_grpc_call_ops etcd_auth_enable_ops, etcd_auth_disable_ops,
+	etcd_auth_status_ops, etcd_authenticate_ops, etcd_user_add_ops, etcd_user_get_ops,
+	etcd_user_list_ops, etcd_user_delete_ops, etcd_user_change_password_ops,
+	etcd_user_grant_role_ops, etcd_user_revoke_role_ops, etcd_role_add_ops, etcd_role_get_ops,
+	etcd_role_list_ops, etcd_role_delete_ops, etcd_role_grant_permission_ops,
+	etcd_role_revoke_permission_ops;
+int etcd_auth_create(struct rp_etcd *e);
+/** True: a password is being hashed. */
+bool etcd_auth_run(struct rp_etcd *e);
+void etcd_auth_free(struct rp_etcd *e);
+/** Fills the user in. */
+void etcd_auth_identify(
+	struct rp_etcd *e, struct rp_grpc_call *call, struct rp_etcd_caller *caller);
+/** 0, or a gRPC status and the text: a user that may do that to the range. */
+int etcd_auth_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message);
+/** The same for any user, or one with role root. */
+int etcd_auth_require(
+	struct rp_etcd *e, const struct rp_etcd_caller *caller, bool root, const char **message);
+/** The same for every key of the lease. */
+int etcd_auth_check_lease(struct rp_etcd *e, enum rp_etcd_access access, int64_t lease,
+	const struct rp_etcd_caller *caller, const char **message);
 
 /* ---- contest.c, lock.c, election.c ---- */
 

@@ -61,6 +61,17 @@ static bool access_refused(struct rp_etcd *e, struct rp_grpc_call *call, enum rp
 	return code != RP_GRPC_OK;
 }
 
+static bool lease_refused(struct rp_etcd *e, struct rp_grpc_call *call, int64_t lease)
+{
+	struct rp_etcd_caller caller = etcd_caller_of(e, call);
+	const char *message = NULL;
+	int code = etcd_auth_check_lease(e, RP_ETCD_WRITE, lease, &caller, &message);
+
+	if (code != RP_GRPC_OK)
+		etcd_refuse(call, code, message);
+	return code != RP_GRPC_OK;
+}
+
 /* ---- Range ---- */
 
 static void range_answer(
@@ -280,6 +291,7 @@ static void on_put(struct rp_grpc_call *call, const uint8_t *data, size_t length
 		etcd_refuse_kv(call, error);
 	} else if (!write_refused(e, call, length) &&
 		   !access_refused(e, call, RP_ETCD_WRITE, p.key, (struct rp_span){0}) &&
+		   !(p.lease != 0 && lease_refused(e, call, p.lease)) &&
 		   !(p.prev_kv &&
 			   access_refused(e, call, RP_ETCD_READ, p.key, (struct rp_span){0}))) {
 		put_dispatch(e, call, m, &p);

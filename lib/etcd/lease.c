@@ -81,6 +81,15 @@ static void on_grant(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 const struct rp_grpc_call_ops etcd_lease_grant_ops = {
 	.on_message = on_grant, .on_cancel = etcd_call_on_cancel};
 
+/* May the caller do that to all keys of the lease? */
+static int lease_access(struct rp_etcd *e, struct rp_grpc_call *call, enum rp_etcd_access access,
+	int64_t id, const char **message)
+{
+	struct rp_etcd_caller caller = etcd_caller_of(e, call);
+
+	return etcd_auth_check_lease(e, access, id, &caller, message);
+}
+
 /* ---- LeaseRevoke ---- */
 
 static void revoke_done(
@@ -100,8 +109,10 @@ static void on_revoke(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	struct rp_etcd *e = ctx;
 	Etcdserverpb__LeaseRevokeRequest *m =
 		etcd_unpack(e, call, &etcdserverpb__lease_revoke_request__descriptor, data, length);
+	const char *message = NULL;
 	struct rp_kv_lease lease;
 	struct etcd_call *c;
+	int code;
 
 	if (!m)
 		return;
@@ -113,6 +124,11 @@ static void on_revoke(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	c = etcd_call_new(e, call, ETCD_CALL_LEASE, &m->base);
 	if (!c)
 		return;
+	code = lease_access(e, call, RP_ETCD_WRITE, m->id, &message);
+	if (code != RP_GRPC_OK) {
+		etcd_call_fail(c, code, message);
+		return;
+	}
 	/* Keys whose lease has no record are no lease that a client can name. */
 	if (!rp_kv_lease_get(e->kv, m->id, 0, &lease)) {
 		etcd_call_fail(c, etcd_kv_code(RP_KV_LEASE_NOT_FOUND),
@@ -150,10 +166,18 @@ static void on_time_to_live(
 	Etcdserverpb__LeaseTimeToLiveResponse m = ETCDSERVERPB__LEASE_TIME_TO_LIVE_RESPONSE__INIT;
 	struct etcd_arena a = {0};
 	struct key_list keys = {.arena = &a};
+	const char *message = NULL;
 	struct rp_kv_lease lease;
+	int code;
 
 	if (!request)
 		return;
+	code = request->keys ? lease_access(e, call, RP_ETCD_READ, request->id, &message) : 0;
+	if (code != RP_GRPC_OK) {
+		etcd_refuse(call, code, message);
+		etcd_unpacked_free(&request->base);
+		return;
+	}
 	m.header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
 	m.id = request->id;
 	m.ttl = -1;
@@ -182,13 +206,23 @@ static void on_leases(struct rp_grpc_call *call, const uint8_t *data, size_t len
 		etcd_unpack(e, call, &etcdserverpb__lease_leases_request__descriptor, data, length);
 	Etcdserverpb__LeaseLeasesResponse m = ETCDSERVERPB__LEASE_LEASES_RESPONSE__INIT;
 	Etcdserverpb__LeaseStatus *list;
+	const char *message = NULL;
 	struct etcd_arena a = {0};
+	int code = RP_GRPC_OK;
 	uint32_t count;
 	int64_t *ids;
 
 	if (!request)
 		return;
 	ids = rp_kv_lease_list(e->kv, &count);
+	for (uint32_t i = 0; code == RP_GRPC_OK && i < count; i++)
+		code = lease_access(e, call, RP_ETCD_READ, ids[i], &message);
+	if (code != RP_GRPC_OK) {
+		etcd_refuse(call, code, message);
+		free(ids);
+		etcd_unpacked_free(&request->base);
+		return;
+	}
 	m.header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
 	m.leases = etcd_arena_get(&a, count * sizeof(m.leases[0]));
 	list = etcd_arena_get(&a, count * sizeof(list[0]));
@@ -355,6 +389,9 @@ static void keepalive_message(
 	struct etcd_keepalive *k = rp_grpc_call_user(call);
 	Etcdserverpb__LeaseKeepAliveRequest *m =
 		etcdserverpb__lease_keep_alive_request__unpack(NULL, length, data);
+	struct rp_etcd_caller caller;
+	const char *message = NULL;
+	int code;
 
 	if (!m) {
 		e->stats.malformed++;
@@ -365,7 +402,14 @@ static void keepalive_message(
 	e->stats.lease_keepalives++;
 	k->id = m->id;
 	etcd_unpacked_free(&m->base);
-	keepalive_run(k);
+	caller = etcd_caller_of(e, call);
+	code = etcd_auth_require(e, &caller, false, &message);
+	if (code == RP_GRPC_OK)
+		code = etcd_auth_check_lease(e, RP_ETCD_WRITE, k->id, &caller, &message);
+	if (code != RP_GRPC_OK)
+		keepalive_finish(k, code, message);
+	else
+		keepalive_run(k);
 }
 
 static void keepalive_half_close(struct rp_grpc_call *call, void *ctx)

@@ -4,8 +4,10 @@
 int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
 	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
 {
-	if (!e->backend->check)
-		return RP_GRPC_OK;
+	int code = etcd_auth_check(e, access, key, end, caller, message);
+
+	if (code != RP_GRPC_OK || !e->backend->check)
+		return code;
 	return e->backend->check(e->backend->ctx, access, key, end, caller, message);
 }
 
@@ -22,6 +24,9 @@ static int check_op(struct rp_etcd *e, const struct rp_kv_op *op,
 		return etcd_check(e, RP_ETCD_READ, op->range.key, op->range.end, caller, message);
 	case RP_KV_OP_PUT:
 		code = etcd_check(e, RP_ETCD_WRITE, op->put.key, none, caller, message);
+		if (code == RP_GRPC_OK)
+			code = etcd_auth_check_lease(
+				e, RP_ETCD_WRITE, op->put.lease, caller, message);
 		if (code == RP_GRPC_OK && op->put.prev_kv)
 			code = etcd_check(e, RP_ETCD_READ, op->put.key, none, caller, message);
 		return code;
@@ -40,10 +45,11 @@ static int check_op(struct rp_etcd *e, const struct rp_kv_op *op,
 int etcd_check_txn(struct rp_etcd *e, const struct rp_kv_txn *t,
 	const struct rp_etcd_caller *caller, const char **message)
 {
-	int code = RP_GRPC_OK;
+	int code = caller->auth_code;
 
-	if (!e->backend->check)
-		return RP_GRPC_OK;
+	/* A txn of nothing needs no user, but no wrong one either. */
+	if (code != RP_GRPC_OK)
+		*message = "etcdserver: invalid auth token";
 	for (uint32_t i = 0; code == RP_GRPC_OK && i < t->compare_count; i++)
 		code = etcd_check(
 			e, RP_ETCD_READ, t->compares[i].key, t->compares[i].end, caller, message);

@@ -9,6 +9,7 @@
 #include "fake_grpc.h"
 
 bool fake_has_leader;
+const char *fake_token, *fake_authorization, *fake_cn;
 
 struct rp_grpc_server *fake_server_new(void)
 {
@@ -210,11 +211,29 @@ struct rp_grpc_conn *rp_grpc_call_conn(const struct rp_grpc_call *c)
 	return c->conn;
 }
 
+static const char *metadata_find(const struct rp_grpc_call *c, const char *name)
+{
+	if (strcmp(name, "hasleader") == 0)
+		return fake_has_leader ? "true" : NULL;
+	if (strcmp(name, "token") == 0)
+		return c->token ? c->token : fake_token;
+	if (strcmp(name, "authorization") == 0)
+		return fake_authorization;
+	return c->x_peer && strcmp(name, "x-peer") == 0 ? "1" : NULL;
+}
+
 const char *rp_grpc_call_metadata(const struct rp_grpc_call *c, const char *name, size_t *length)
 {
-	if (fake_has_leader && strcmp(name, "hasleader") == 0)
-		return "true";
-	return c->x_peer && strcmp(name, "x-peer") == 0 ? "1" : NULL;
+	const char *value = metadata_find(c, name);
+
+	if (value && length)
+		*length = strlen(value);
+	return value;
+}
+
+const char *rp_grpc_call_peer_cn(const struct rp_grpc_call *c)
+{
+	return fake_cn;
 }
 
 void rp_grpc_conn_set_user(struct rp_grpc_conn *c, void *user, void (*on_close)(void *user))

@@ -43,6 +43,7 @@ struct rp_grpc_call {
 	struct rp_grpc_conn *conn;
 	void *user;
 	bool own_conn, x_peer;
+	const char *token; /* instead of fake_token */
 	bool over, paused;
 	int code;
 	char message[1024];
@@ -61,6 +62,8 @@ struct rp_http_request {
 
 /** New calls say `hasleader: true`. */
 extern bool fake_has_leader;
+/** Metadata of calls from now on, and the certificate's name; NULL: none. */
+extern const char *fake_token, *fake_authorization, *fake_cn;
 
 struct rp_grpc_server *fake_server_new(void);
 void fake_server_free(struct rp_grpc_server *s);
