@@ -138,6 +138,7 @@ def cut(nodes, load, o, fallback):
     first = load.fresh()
     before = [n.stats() for n in nodes]
     time.sleep(max(0.0, o.cut - (time.monotonic() - begin)))
+    assert load.last["acked"] < o.messages, "the load ended before the cut did: give it a --rate"
     last = load.fresh()
     impair(nodes, IMPAIR)
     during = crossings(before, [n.stats() for n in nodes])
@@ -148,7 +149,6 @@ def cut(nodes, load, o, fallback):
     else:
         same("crossed during the cut", last["crossed"] - first["crossed"], 0)
         same("by unary", during["forwards_unary"] + during["deliveries_unary"], 0)
-    assert last["acked"] < o.messages, "the load ended before the cut did"
     return last, [n.stats() for n in nodes]
 
 

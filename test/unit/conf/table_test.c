@@ -166,7 +166,7 @@ static bool crossed(const struct conf_entry *e)
 		"ca_file", "client_cert_auth", "peer_cert_file", "peer_key_file", "message_bytes",
 		"queue_bytes", "max_request_bytes", "tombstone_s", "tombstone_max_s", "gateway",
 		"ipv4", "ipv6", "device", "match", "dead_letter", "node", "peers", "mtu",
-		"neighbours", "gateway6"};
+		"neighbours"};
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(names); i++) {
 		if (strcmp(e->name, names[i]) == 0)
@@ -189,7 +189,6 @@ static void random_items(struct rp_rand *r, struct args *a, const struct conf_en
 			if (crossed(e))
 				snprintf(value, sizeof(value),
 					strcmp(e->name, "gateway") == 0 ||
-							strcmp(e->name, "gateway6") == 0 ||
 							strcmp(e->name, "neighbours") == 0
 						? ""
 					: strcmp(e->name, "mtu") == 0	 ? "1500"
