@@ -78,6 +78,30 @@ void pd_on_packet(void *ctx, const uint8_t *packet, uint32_t length)
 
 /* Waiting. */
 
+/* What the time is spent with, from one look to the next. */
+static enum pd_spent chrono_now(const struct pd_sock *s)
+{
+	struct rp_tcp_info i;
+
+	rp_tcp_conn_info(s->conn, &i);
+	if (i.unacked + i.unsent + s->tx_length == 0)
+		return PD_SPENT_IDLE;
+	if (i.unsent > 0 && i.unacked + i.mss > i.send_window)
+		return PD_SPENT_WINDOW;
+	if (i.unsent + s->tx_length == 0 && s->full)
+		return PD_SPENT_BUFFER;
+	return PD_SPENT_BUSY;
+}
+
+static void chrono(struct pd_sock *s)
+{
+	struct pd_wire *w = &s->wire;
+
+	w->spent_ns[w->spent] += pd_now() - w->counted_ns;
+	w->counted_ns = pd_now();
+	w->spent = chrono_now(s);
+}
+
 static void push_all(void)
 {
 	for (unsigned i = 0; i < PD_SOCKS_MAX; i++) {
@@ -90,6 +114,7 @@ static void push_all(void)
 			s->full = false;
 			pd_changed(s);
 		}
+		chrono(s);
 	}
 }
 

@@ -103,6 +103,10 @@ static void info_counts(struct tcp_info *o, const struct pd_sock *s, const struc
 	/* Segments that are known to have arrived. */
 	o->tcpi_delivered = w->data_out - RP_MIN(w->data_out, o->tcpi_unacked - o->tcpi_sacked) -
 			    RP_MIN(w->data_out, o->tcpi_total_retrans);
+	o->tcpi_rwnd_limited = us(w->spent_ns[PD_SPENT_WINDOW]);
+	o->tcpi_sndbuf_limited = us(w->spent_ns[PD_SPENT_BUFFER]);
+	o->tcpi_busy_time = us(w->spent_ns[PD_SPENT_BUSY] + w->spent_ns[PD_SPENT_WINDOW] +
+			       w->spent_ns[PD_SPENT_BUFFER]);
 	o->tcpi_dsack_dups = (uint32_t)n->dsack_rx;
 	o->tcpi_rcv_ooopack = (uint32_t)n->ooo_segments;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +65,15 @@ static ssize_t read_nothing(struct pd_sock *s)
 	return pd_fail(EAGAIN);
 }
 
+/* Linux finds it when it copies: an empty piece may be anywhere. */
+static bool bad_address(const struct iovec *iov, size_t iovcnt)
+{
+	for (size_t i = 0; i < iovcnt; i++)
+		if (!iov[i].iov_base && iov[i].iov_len > 0)
+			return true;
+	return false;
+}
+
 static ssize_t do_recv(int fd, const struct iovec *iov, size_t iovcnt, int flags)
 {
 	struct pd_sock *s = pd_sock_get(fd);
@@ -88,6 +99,8 @@ static ssize_t do_recv(int fd, const struct iovec *iov, size_t iovcnt, int flags
 		return 0;
 	if (s->rx_length == 0)
 		return read_nothing(s);
+	if (!(flags & MSG_TRUNC) && bad_address(iov, iovcnt))
+		return pd_fail(EFAULT);
 	for (size_t i = 0; i < iovcnt && done < s->rx_length; i++) {
 		size_t n = RP_MIN(iov[i].iov_len, s->rx_length - done);
 
@@ -138,12 +151,37 @@ ssize_t pd_recvfrom(void *u, int fd, void *buf, size_t length, int flags, struct
 	return locked_recv(fd, &(struct iovec){buf, length}, 1, flags);
 }
 
+/* TCP_INQ: what is left to be read, or 1 where only the end is. */
+static void control_inq(const struct pd_sock *s, struct msghdr *msg, ssize_t n)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	int left;
+
+	if (!s || !s->opt.inq || n < 0 || !c || msg->msg_controllen < CMSG_SPACE(sizeof(left))) {
+		msg->msg_controllen = 0;
+		return;
+	}
+	left = (int)s->rx_length;
+	if (left == 0 && s->peer_fin)
+		left = 1;
+	c->cmsg_level = IPPROTO_TCP;
+	c->cmsg_type = TCP_CM_INQ;
+	c->cmsg_len = CMSG_LEN(sizeof(left));
+	memcpy(CMSG_DATA(c), &left, sizeof(left));
+	msg->msg_controllen = CMSG_SPACE(sizeof(left));
+}
+
 ssize_t pd_recvmsg(void *u, int fd, struct msghdr *msg, int flags)
 {
+	ssize_t n;
+
+	n = locked_recv(fd, msg->msg_iov, msg->msg_iovlen, flags);
 	msg->msg_flags = 0;
-	msg->msg_controllen = 0;
 	msg->msg_namelen = 0;
-	return locked_recv(fd, msg->msg_iov, msg->msg_iovlen, flags);
+	pthread_mutex_lock(&pd.lock);
+	control_inq(pd_sock_of(fd), msg, n);
+	pthread_mutex_unlock(&pd.lock);
+	return n;
 }
 
 /* Writing. */
@@ -163,7 +201,8 @@ static bool write_ready(void *ctx)
 
 	if (s->error || s->wr_shut || s->state == PD_ENDED)
 		return true;
-	return s->state == PD_CONNECTED && send_room(s) > 0;
+	/* Not for each byte: for a third of the buffer. */
+	return s->state == PD_CONNECTED && pd_writable(s);
 }
 
 static int write_error(struct pd_sock *s)
@@ -212,6 +251,7 @@ static ssize_t do_send(struct pd_sock *s, const uint8_t *data, size_t length, in
 		tx_append(s, data + done, n);
 		done += n;
 		s->more = flags & MSG_MORE;
+		s->more_acked = pd_acked(s);
 		pd_push(s);
 		pd_settle();
 	} while (done < length);
@@ -227,6 +267,8 @@ static ssize_t locked_send(int fd, const struct iovec *iov, size_t iovcnt, int f
 
 	for (size_t i = 0; i < iovcnt; i++)
 		length += iov[i].iov_len;
+	if (bad_address(iov, iovcnt))
+		return pd_fail(pd_sock_of(fd) ? EFAULT : EBADF);
 	data = calloc(1, length + 1);
 	if (!data)
 		return pd_fail(ENOMEM);

@@ -9,6 +9,8 @@
 
 #include "pd.h"
 
+#define PD_WINDOW_MAX (512 << 10)
+
 static void flag_local(const char *value)
 {
 	struct pd_knobs *k = &pd.knobs;
@@ -273,9 +275,17 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 	if (pd.rig)
 		return 0;
 	stack_interface(&c->net.iface, local);
-	/* Half of a buffer is window, the rest is for what a segment costs (tcp_adv_win_scale). */
-	c->receive_buffer_bytes =
-		(uint32_t)RP_MAX(s && s->opt.rcvbuf ? s->opt.rcvbuf : k->rmem[1] / 2, 2048);
+	/*
+	 * Half of a buffer is window, the rest is for what a segment costs (tcp_adv_win_scale). A
+	 * buffer that nobody set would grow: it is as large as it would soon be.
+	 */
+	c->receive_buffer_bytes = (uint32_t)k->rmem[1] / 2;
+	if (s && s->opt.rcvbuf)
+		c->receive_buffer_bytes = (uint32_t)s->opt.rcvbuf;
+	else if (!k->classic)
+		c->receive_buffer_bytes =
+			RP_MAX(c->receive_buffer_bytes, RP_MIN(most / 2, (uint32_t)PD_WINDOW_MAX));
+	c->receive_buffer_bytes = RP_MAX(c->receive_buffer_bytes, 2048u);
 	for (; most > UINT16_MAX; most >>= 1)
 		c->receive_shift_least++;
 	c->receive_shift_least = RP_MIN(c->receive_shift_least, 14);

@@ -37,7 +37,7 @@ static const struct number numbers[] = {
 	NUMBER(SOL_SOCKET, SO_PRIORITY, priority, ANY),
 	NUMBER(SOL_SOCKET, SO_MARK, mark, ANY),
 	NUMBER(SOL_SOCKET, SO_BROADCAST, broadcast, ANY),
-	NUMBER(SOL_SOCKET, SO_ZEROCOPY, zerocopy, 0, 0, EOPNOTSUPP),
+	NUMBER(SOL_SOCKET, SO_ZEROCOPY, zerocopy, 0, 1, EINVAL),
 	NUMBER(SOL_IP, IP_TOS, tos, 0, 255, EINVAL),
 	NUMBER(SOL_IP, IP_TTL, ttl, 1, 255, EINVAL),
 	NUMBER(SOL_IPV6, IPV6_V6ONLY, v6only, ANY),
@@ -54,6 +54,7 @@ static const struct number numbers[] = {
 	NUMBER(IPPROTO_TCP, TCP_USER_TIMEOUT, user_timeout_ms, 0, INT32_MAX, EINVAL),
 	NUMBER(IPPROTO_TCP, TCP_QUICKACK, quickack, ANY),
 	NUMBER(IPPROTO_TCP, TCP_NOTSENT_LOWAT, notsent_lowat, ANY),
+	NUMBER(IPPROTO_TCP, TCP_INQ, inq, 0, 1, EINVAL),
 };
 
 static const struct number *number_find(int level, int name)
@@ -91,8 +92,9 @@ static void number_apply(struct pd_sock *s, const struct number *n, int value)
 	}
 	if (n->level != IPPROTO_TCP)
 		return;
+	/* What waits goes now, though it be corked. */
 	if (n->name == TCP_NODELAY && value)
-		s->small_end = 0; /* what waits goes now */
+		s->flush = true;
 	if (n->name == TCP_CORK && !value)
 		s->cork_ns = 0;
 	if (n->name == TCP_USER_TIMEOUT)
@@ -199,6 +201,20 @@ static int give_number(void *value, socklen_t *length, int number)
 	return give(value, length, &number, sizeof(number));
 }
 
+/* Linux's array: bytes held, and the limits of the buffers. */
+static int get_meminfo(const struct pd_sock *s, void *value, socklen_t *length)
+{
+	enum { RMEM, RCVBUF, WMEM, SNDBUF, FORWARD, QUEUED, OPTMEM, BACKLOG, DROPS, COUNT };
+	uint32_t m[COUNT] = {
+		[RMEM] = (uint32_t)s->rx_length,
+		[RCVBUF] = (uint32_t)(s->opt.rcvbuf ? 2 * s->opt.rcvbuf : pd.knobs.rmem[1]),
+		[SNDBUF] = (uint32_t)(s->opt.sndbuf ? 2 * s->opt.sndbuf : pd.knobs.wmem[1]),
+		[QUEUED] = pd_outstanding(s),
+	};
+
+	return give(value, length, m, sizeof(m));
+}
+
 static int get_socket(struct pd_sock *s, int name, void *value, socklen_t *length)
 {
 	struct linger l = {s->opt.linger_on, s->opt.linger_s};
@@ -225,6 +241,8 @@ static int get_socket(struct pd_sock *s, int name, void *value, socklen_t *lengt
 			value, length, s->opt.sndbuf ? 2 * s->opt.sndbuf : pd.knobs.wmem[1]);
 	case SO_LINGER:
 		return give(value, length, &l, sizeof(l));
+	case SO_MEMINFO:
+		return get_meminfo(s, value, length);
 	case SO_RCVTIMEO:
 	case SO_SNDTIMEO:
 		return give(value, length, &tv, sizeof(tv));
@@ -256,6 +274,9 @@ static int get_tcp(struct pd_sock *s, int name, void *value, socklen_t *length)
 		if (!cc[0])
 			cc = "cubic";
 		return give(value, length, cc, RP_MIN(strlen(cc) + 1, (size_t)16));
+	case TCP_CC_INFO:
+		*length = 0; /* nothing that Linux has a struct for */
+		return 0;
 	case TCP_KEEPIDLE:
 		return give_number(
 			value, length, s->opt.keep_idle ? s->opt.keep_idle : pd.knobs.keep_idle);

@@ -38,12 +38,16 @@
 
 enum pd_state { PD_FREE, PD_NEW, PD_LISTEN, PD_CONNECTING, PD_CONNECTED, PD_ENDED, PD_EPOLL };
 
+enum pd_spent { PD_SPENT_IDLE, PD_SPENT_BUSY, PD_SPENT_WINDOW, PD_SPENT_BUFFER, PD_SPENT_COUNT };
+
 /** What passed by on the wire, for TCP_INFO. */
 struct pd_wire {
 	uint32_t segs_in, segs_out, data_in, data_out;
 	uint64_t bytes_out, bytes_again;
 	uint32_t end; /* behind the last byte that was sent */
 	bool end_known;
+	enum pd_spent spent; /* with what, since counted_ns */
+	uint64_t counted_ns, spent_ns[PD_SPENT_COUNT];
 	uint64_t last_data_out_ns, last_data_in_ns, last_ack_in_ns;
 };
 
@@ -52,7 +56,7 @@ struct pd_options {
 	int reuse, keepalive, nodelay, cork, maxseg, user_timeout_ms, quickack;
 	int keep_idle, keep_interval, keep_count;
 	int linger_on, linger_s, rcvlowat, no_check, priority, tos, ttl, defer_accept, syn_count;
-	int linger2, window_clamp, v6only, mark, broadcast, timestamp, zerocopy, notsent_lowat;
+	int linger2, window_clamp, v6only, mark, broadcast, timestamp, zerocopy, notsent_lowat, inq;
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	char congestion[16];
 };
@@ -79,11 +83,13 @@ struct pd_sock {
 	uint64_t changes;
 	uint8_t *rx, *tx;
 	size_t rx_length, rx_size, tx_length, tx_size;
-	uint64_t pushed;    /* bytes given to the stack */
-	uint64_t small_end; /* `pushed` after the last segment that was not full */
-	uint64_t cork_ns;   /* until then what is no full segment waits */
-	bool more;	    /* MSG_MORE */
-	bool full;	    /* a write found no room: EPOLLOUT is news when there is some */
+	uint64_t pushed;     /* bytes given to the stack */
+	uint64_t small_end;  /* `pushed` after the last segment that was not full */
+	uint64_t cork_ns;    /* until then what is no full segment waits */
+	bool more;	     /* MSG_MORE */
+	bool flush;	     /* what waits goes now, once */
+	uint64_t more_acked; /* of the stream, when that write was made */
+	bool full;	     /* a write found no room: EPOLLOUT is news when there is some */
 	struct pd_options opt;
 	struct pd_wire wire;
 	/* A listener. */
@@ -180,6 +186,8 @@ void pd_changed(struct pd_sock *s);
 void pd_push(struct pd_sock *s);
 /** Bytes written that the peer has not acknowledged. */
 uint32_t pd_outstanding(const struct pd_sock *s);
+/** Bytes of the stream that the peer has acknowledged. */
+uint64_t pd_acked(const struct pd_sock *s);
 bool pd_writable(const struct pd_sock *s);
 extern const struct rp_conn_events pd_events;
 int pd_on_accept(void *ctx, struct rp_conn *c, const struct rp_endpoint *peer,

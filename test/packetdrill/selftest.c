@@ -829,6 +829,99 @@ static void nagle_and_cork(void **state)
 	out(.flags = PSH | ACK, .seq = 7, .ack = 1, .data = "gh", .length = 2);
 }
 
+static void held_back(void **state)
+{
+	int listener, fd = accepted(&listener), one = 1;
+	long long start;
+
+	/* MSG_MORE holds for a timeout at most: 300 ms here. */
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	assert_int_equal(t.send(U, fd, "a", 1, MSG_MORE), 1);
+	start = now_us();
+	assert_in_range(
+		out(.flags = PSH | ACK, .seq = 1, .ack = 1, .data = "a", .length = 1) - start,
+		298000, 302000);
+	/* Or until the next ACK. */
+	assert_int_equal(t.send(U, fd, "bc", 2, MSG_MORE), 2);
+	in(.flags = ACK, .seq = 1, .ack = 2);
+	out(.flags = PSH | ACK, .seq = 2, .ack = 1, .data = "bc", .length = 2);
+	in(.flags = ACK, .seq = 1, .ack = 4);
+	/* TCP_NODELAY pushes what is corked. */
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_CORK, &one, sizeof(one)), 0);
+	assert_int_equal(t.write(U, fd, "de", 2), 2);
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	out(.flags = PSH | ACK, .seq = 4, .ack = 1, .data = "de", .length = 2);
+}
+
+static int inq_of(int fd, size_t want)
+{
+	static char buf[4096];
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {buf, want};
+	struct msghdr m = {.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *c;
+	int left;
+
+	assert_int_equal(t.recvmsg(U, fd, &m, 0), want);
+	c = CMSG_FIRSTHDR(&m);
+	assert_non_null(c);
+	assert_int_equal(c->cmsg_level, IPPROTO_TCP);
+	assert_int_equal(c->cmsg_type, TCP_CM_INQ);
+	memcpy(&left, CMSG_DATA(c), sizeof(left));
+	return left;
+}
+
+static void left_in_queue(void **state)
+{
+	int listener, fd = accepted(&listener), one = 1;
+
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_INQ, &one, sizeof(one)), 0);
+	in(.flags = PSH | ACK, .seq = 1, .ack = 1, .length = 1000);
+	assert_int_equal(inq_of(fd, 200), 800);
+	assert_int_equal(inq_of(fd, 800), 0);
+	in(.flags = FIN | ACK, .seq = 1001, .ack = 1, .length = 100);
+	assert_int_equal(inq_of(fd, 100), 1); /* the end can be read */
+}
+
+static void bad_addresses(void **state)
+{
+	int listener, fd = accepted(&listener);
+
+	assert_errno(t.write(U, fd, NULL, 1000), EFAULT);
+	assert_errno(t.send(U, fd, NULL, 1000, 0), EFAULT);
+	in(.flags = PSH | ACK, .seq = 1, .ack = 1, .length = 10);
+	assert_errno(t.read(U, fd, NULL, 1000), EFAULT);
+	assert_errno(t.recv(U, fd, NULL, 1000, 0), EFAULT);
+	assert_int_equal(t.recv(U, fd, NULL, 1000, MSG_TRUNC), 10);
+}
+
+static void times_of_sending(void **state)
+{
+	static char data[8000];
+	int listener, fd = accepted(&listener), size = 4096, one = 1;
+	struct tcp_info i;
+
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	assert_int_equal(t.setsockopt(U, fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	t.usleep(U, 50000);
+	assert_int_equal(t.send(U, fd, data, 8000, MSG_DONTWAIT), 8000);
+	t.usleep(U, 20000);
+	assert_int_equal(t.send(U, fd, data, 8000, MSG_DONTWAIT), 192);
+	t.usleep(U, 30000);
+	in(.flags = ACK, .seq = 1, .ack = 8193);
+	t.usleep(U, 50000);
+	i = info_of(fd);
+	assert_in_range(i.tcpi_busy_time, 49900, 50100);
+	assert_in_range(i.tcpi_sndbuf_limited, 29900, 30100);
+	assert_int_equal(i.tcpi_rwnd_limited, 0);
+}
+
 static void options(void **state)
 {
 	int listener, fd = accepted(&listener), v = 30000;
@@ -934,6 +1027,10 @@ int main(int argc, char **argv)
 		TEST(blocked_here),
 		TEST(epolls),
 		TEST(nagle_and_cork),
+		TEST(held_back),
+		TEST(left_in_queue),
+		TEST(bad_addresses),
+		TEST(times_of_sending),
 		TEST(options),
 		TEST(pipes),
 		TEST(nobody_listens),

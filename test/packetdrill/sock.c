@@ -12,7 +12,6 @@
 
 #include "pd.h"
 
-#define PD_CORK_NS (200 * RP_NS_PER_MS)
 #define PD_CHUNK (128u << 10) /* bytes given to the stack at once */
 
 int pd_fail(int error)
@@ -108,6 +107,16 @@ uint32_t pd_outstanding(const struct pd_sock *s)
 	return (uint32_t)s->tx_length + info.unsent + info.unacked;
 }
 
+uint64_t pd_acked(const struct pd_sock *s)
+{
+	struct rp_tcp_info info;
+
+	if (!s->conn)
+		return s->pushed;
+	rp_tcp_conn_info(s->conn, &info);
+	return s->pushed - RP_MIN(s->pushed, (uint64_t)info.unsent + info.unacked);
+}
+
 bool pd_writable(const struct pd_sock *s)
 {
 	uint32_t limit =
@@ -137,11 +146,15 @@ static bool push_bytes(struct pd_sock *s, size_t n)
  */
 static bool small_may_go(struct pd_sock *s, const struct rp_tcp_info *info)
 {
-	if (s->fin_wanted)
+	if (s->fin_wanted || s->flush)
 		return true;
+	/* MSG_MORE holds a write back until the next ACK at most. */
+	if (s->more && pd_acked(s) > s->more_acked)
+		s->more = false;
 	if (s->opt.cork || s->more) {
+		/* As long as a timeout, no longer (tcp(7), TCP_CORK). */
 		if (!s->cork_ns)
-			s->cork_ns = pd_now() + PD_CORK_NS;
+			s->cork_ns = pd_now() + info->rto_ns;
 		return pd_now() >= s->cork_ns;
 	}
 	return s->opt.nodelay || s->small_end + info->unsent + info->unacked <= s->pushed;
@@ -169,6 +182,7 @@ void pd_push(struct pd_sock *s)
 			s->small_end = s->pushed;
 	}
 	s->cork_ns = 0;
+	s->flush = s->more = false;
 	if (!s->fin_wanted)
 		return;
 	s->fin_wanted = false;
