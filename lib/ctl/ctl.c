@@ -225,6 +225,9 @@ int rp_ctl_run(struct rp_ctl *ctl)
 		bool busy = drain_rings(ctl), sleeping;
 		int rc;
 
+		/* What a client asked of the store's own work must not wait for a timer. */
+		if (rp_kv_step_wanted(rp_control_kv(ctl->control)))
+			ctl_kick(ctl);
 		if (atomic_exchange(&ctl->stop_requested, false))
 			begin_stop(ctl);
 		rp_xcore_flush(ctl->end);

@@ -179,6 +179,11 @@ void rp_kv_hook_remove(struct rp_kv *kv, struct rp_kv_hook *hook)
 	rp_list_unlink(&hook->node);
 }
 
+bool rp_kv_step_wanted(const struct rp_kv *kv)
+{
+	return !rp_list_empty(&kv->unsynced) || !rp_kv_compact_done(kv);
+}
+
 bool rp_kv_step(struct rp_kv *kv, uint32_t budget)
 {
 	uint32_t left = budget;

@@ -321,6 +321,8 @@ bool rp_kv_compact_done(const struct rp_kv *kv);
  * read. True: there is more, call again soon.
  */
 bool rp_kv_step(struct rp_kv *kv, uint32_t budget);
+/** Whether it has something to do: a watcher that was made or resumed, a compaction. */
+bool rp_kv_step_wanted(const struct rp_kv *kv);
 
 /**
  * A sum over keys and versions up to `revision` (0 = current), in key order: equal data with equal

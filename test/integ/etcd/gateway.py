@@ -6,6 +6,7 @@ same answers, but for the ids in headers and what docs/etcd-compat.md lists.
     gateway.py BINARIES
 """
 import base64
+import http.client
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 
 from gateway_server import WAIT_S, Server, free_port, ringpost
 
@@ -276,6 +278,78 @@ def nodes_records(server):
         check(f"{key} is the nodes'", status == 403, status)
 
 
+def at_once(server):
+    """On a node where nothing else happens a watch of the past begins now, not with a timer."""
+    key = b64("past")
+    for i in range(3):
+        server.post("/v3/kv/put", {"key": key, "value": b64(str(i))})
+    took = []
+    for _ in range(5):
+        time.sleep(0.2)
+        begin = time.monotonic()
+        c, r, _ = stream(server, "/v3/watch", {"create_request": {"key": key, "start_revision": 1}},
+                         2)
+        took.append(time.monotonic() - begin)
+        c.close()
+    check("the past at once", sorted(took)[2] < 0.2, took)
+
+
+def consumer(server):
+    """A queue by HTTP alone: deliveries come in lines, a delete acknowledges."""
+    name = f"/q/jobs/consumer/{uuid.uuid4()}"
+    c, r, out = stream(server, "/v3/watch", {"create_request": {"key": b64(name)}}, 1)
+    check("consumer", out[0]["result"].get("created") is True, out)
+    for i in range(50):
+        status, data = server.post("/v3/kv/put", {"key": b64(f"/q/jobs/producer/{i}"),
+                                                  "value": b64(f"message {i}")})
+        check("put", status == 200, data)
+    got = []
+    while len(got) < 50:
+        for e in json.loads(r.readline())["result"].get("events", []):
+            got.append(base64.b64decode(e["kv"]["value"]).decode())
+            status, data = server.post("/v3/kv/deleterange", {"key": e["kv"]["key"]})
+            check("acknowledge", data.get("deleted") == "1", data)
+    check("each message once", sorted(got) == sorted(f"message {i}" for i in range(50)), got)
+    c.close()
+
+
+def slow_reader(server):
+    """A client that does not read holds neither others nor memory, and gets all in the end."""
+    key, size, count = b64("slow"), 200000, 100
+    value = "s" * size
+    body = json.dumps({"create_request": {"key": key}}).encode()
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    s.settimeout(WAIT_S)
+    s.connect(("127.0.0.1", server.port))
+    s.sendall(b"POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    r = http.client.HTTPResponse(s)
+    r.begin()
+    check("created", json.loads(r.readline())["result"].get("created") is True)
+    before = resident(server)
+    for i in range(count):
+        server.post("/v3/kv/put", {"key": key, "value": b64(f"{i:06}" + value)})
+    # The store holds the history itself; what was queued for the client would come on top.
+    grown = resident(server) - before
+    check("memory", grown < count * size * 1.6, grown)
+    seen, begin = 0, time.monotonic()
+    while seen < count:
+        for e in json.loads(r.readline())["result"].get("events", []):
+            number = int(base64.b64decode(e["kv"]["value"])[:6])
+            check("in order", number == seen, (number, seen))
+            seen += 1
+    took = time.monotonic() - begin
+    check("catching up", took < 15, took)
+    s.close()
+
+
+def resident(server):
+    for line in server.ask("GET", "/metrics")[1].decode().splitlines():
+        if line.startswith("process_resident_memory_bytes"):
+            return int(line.split()[1])
+    return 0
+
+
 def turns():
     """Calls over the limit wait for others to end, each in its turn."""
     server = ringpost(BINARIES, "--limits-streams-per-connection", "3")
@@ -332,6 +406,9 @@ def main():
         bounds(ours)
         grpc_over_http2(ours)
         nodes_records(ours)
+        at_once(ours)
+        consumer(ours)
+        slow_reader(ours)
         turns()
     finally:
         status = ours.stop()
