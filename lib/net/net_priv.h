@@ -195,7 +195,8 @@ static inline void net_link_header(
 
 	memcpy(p, eth, NET_ETH_BYTES);
 	if (__builtin_expect(net->iface.vlan, 0)) {
-		net_store32(p + 12, rte_cpu_to_be_32(NET_ETHERTYPE_VLAN << 16 | net->iface.vlan));
+		net_store32(p + 12,
+			rte_cpu_to_be_32((uint32_t)NET_ETHERTYPE_VLAN << 16 | net->iface.vlan));
 		memcpy(p + 16, &eth->type, 2);
 	}
 }

@@ -3,8 +3,10 @@
  * An echo server on our TCP stack and a port, for clients of another stack: the kernel's at the
  * other end of a tap or a veth pair.
  *
- *   echo --device net_tap0,iface=vtap --addr 192.0.2.1 --impair drop=0.02
+ *   echo --device net_tap0,iface=vtap --addr 192.0.2.1/24 --addr fd00::1/64 --impair drop=0.02
  *
+ * --addr and --gateway may be repeated, for each family; --vlan is a tag, --dad 1 waits whether
+ * somebody has an address.
  * Each connection gets back what it sent, and a FIN after the rest when it has sent its own. What
  * the client does not take stays unconsumed: nothing is kept beyond the two buffers of the stack,
  * whose windows close. "ready" is printed when clients may come; with --report-ms, lines "conn"
@@ -55,13 +57,16 @@ struct echo {
 
 static struct {
 	const char *device, *driver_config;
-	uint8_t addr[4];
-	uint16_t port, mtu;
+	struct rp_net_address addresses[RP_NET_ADDRESSES_MAX];
+	unsigned address_count;
+	union rp_ip gateway[2]; /* by family */
+	bool dad;
+	uint16_t port, mtu, vlan;
 	unsigned seconds, report_ms;
 	uint32_t buffer_bytes;
 	uint64_t seed;
 	struct rp_impair_spec impair;
-} opt = {.port = 7, .seconds = 600, .addr = {192, 0, 2, 1}};
+} opt = {.port = 7, .seconds = 600};
 
 static atomic_bool stopping;
 static bool failed;
@@ -356,8 +361,14 @@ static int make_stack(void)
 		.seed = opt.seed,
 	};
 	memcpy(c.net.iface.mac, i.mac, sizeof(i.mac));
-	c.net.iface.addresses[0] =
-		(struct rp_net_address){.ip = rp_ip_from4(opt.addr), .prefix_length = 24};
+	memcpy(c.net.iface.addresses, opt.addresses, sizeof(opt.addresses));
+	if (opt.address_count == 0)
+		c.net.iface.addresses[0] =
+			(struct rp_net_address){.ip = RP_IP4(192, 0, 2, 1), .prefix_length = 24};
+	c.net.iface.gateway4 = opt.gateway[0];
+	c.net.iface.gateway6 = opt.gateway[1];
+	c.net.iface.vlan = opt.vlan;
+	c.net.dad = opt.dad;
 	if (getrandom(c.secret, sizeof(c.secret), 0) != sizeof(c.secret))
 		return -EIO;
 	stack = rp_tcp_create(&c, clock_ns());
@@ -455,10 +466,41 @@ static void usage(const char *text)
 	exit(2);
 }
 
+static union rp_ip read_ip(const char *text)
+{
+	bool six = strchr(text, ':') != NULL;
+	uint8_t b[16];
+
+	if (inet_pton(six ? AF_INET6 : AF_INET, text, b) != 1)
+		usage("an IPv4 or IPv6 address is expected");
+	return six ? rp_ip_from6(b) : rp_ip_from4(b);
+}
+
+static void read_address(char *text)
+{
+	struct rp_net_address *a = &opt.addresses[opt.address_count++];
+	char *slash = strchr(text, '/');
+
+	if (opt.address_count >= RP_NET_ADDRESSES_MAX)
+		usage("too many --addr");
+	if (slash)
+		*slash = '\0';
+	a->ip = read_ip(text);
+	a->prefix_length = (uint8_t)(slash ? atoi(slash + 1) : rp_ip_is4(&a->ip) ? 24 : 64);
+}
+
+static void read_gateway(const char *text)
+{
+	union rp_ip ip = read_ip(text);
+
+	opt.gateway[rp_ip_is4(&ip) ? 0 : 1] = ip;
+}
+
 static void read_options(int argc, char **argv)
 {
 	static const struct option options[] = {{"device", 1, NULL, 'd'},
-		{"driver-config", 1, NULL, 'D'}, {"addr", 1, NULL, 'a'}, {"port", 1, NULL, 'p'},
+		{"driver-config", 1, NULL, 'D'}, {"addr", 1, NULL, 'a'}, {"gateway", 1, NULL, 'g'},
+		{"vlan", 1, NULL, 'v'}, {"dad", 1, NULL, 'A'}, {"port", 1, NULL, 'p'},
 		{"mtu", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"report-ms", 1, NULL, 'r'},
 		{"buffer", 1, NULL, 'b'}, {"seed", 1, NULL, 'S'}, {"impair", 1, NULL, 'i'},
 		{NULL, 0, NULL, 0}};
@@ -472,8 +514,14 @@ static void read_options(int argc, char **argv)
 			opt.device = optarg;
 		else if (o == 'D')
 			opt.driver_config = optarg;
-		else if (o == 'a' && inet_pton(AF_INET, optarg, opt.addr) != 1)
-			usage("--addr is an IPv4 address");
+		else if (o == 'a')
+			read_address(optarg);
+		else if (o == 'g')
+			read_gateway(optarg);
+		else if (o == 'v')
+			opt.vlan = (uint16_t)value;
+		else if (o == 'A')
+			opt.dad = value != 0;
 		else if (o == 'p')
 			opt.port = (uint16_t)value;
 		else if (o == 'm')
