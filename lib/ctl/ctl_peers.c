@@ -66,14 +66,14 @@ static void peer_failed(struct ctl_peer *p, const char *why)
 	ctl_kick(ctl);
 }
 
-static void peer_connected(struct ctl_peer *p)
+/* Replication decides, and where it refuses, it says so once and dials more slowly. */
+static void peer_connected(struct ctl_peer *p, const uint8_t cluster_uuid[RP_UUID_BYTES])
 {
 	struct rp_ctl *ctl = p->ctl;
 	int rc;
 
 	p->state = CTL_PEER_CONNECTED;
-	rc = rp_control_peer_connected(
-		ctl->control, p->id, p->node, ctl->config.cluster_uuid, ctl_now(ctl));
+	rc = rp_control_peer_connected(ctl->control, p->id, p->node, cluster_uuid, ctl_now(ctl));
 	if (rc == 0) {
 		RP_LOG(RP_LOG_REPL, RP_LOG_INFO, "connected to %s: node %" PRIu64, p->address,
 			p->node);
@@ -127,7 +127,7 @@ static void on_proof(
 		peer_failed(p, "the secret is wrong");
 		return;
 	}
-	peer_connected(p);
+	peer_connected(p, p->ctl->config.cluster_uuid);
 }
 
 static void send_prove(
@@ -167,7 +167,7 @@ static void on_hello(
 		return;
 	}
 	if (reply.proved && !c->secret) {
-		peer_connected(p);
+		peer_connected(p, p->ctl->config.cluster_uuid);
 		return;
 	}
 	if (reply.proved || !c->secret || reply.frame.length != CTL_NONCE_BYTES) {
@@ -199,15 +199,14 @@ static void on_status(
 		return;
 	}
 	if (p->node == ctl->config.self.node) {
-		peer_connected(p); /* replication sees itself, and dials no more */
+		/* It sees itself, and dials no more. */
+		peer_connected(p, ctl->config.cluster_uuid);
 		return;
 	}
 	if (cluster_id != ctl->cluster_id) {
-		RP_LOG(RP_LOG_REPL, RP_LOG_ERROR,
-			"%s is of another cluster (%" PRIx64 ", this node's is %" PRIx64
-			"): refused",
-			p->address, cluster_id, ctl->cluster_id);
-		peer_failed(p, "another cluster");
+		static const uint8_t another[RP_UUID_BYTES];
+
+		peer_connected(p, another);
 		return;
 	}
 	random_bytes(p->nonce, sizeof(p->nonce));

@@ -59,6 +59,10 @@ def other_cluster():
         wait_until("the refusal", 10, lambda: "another cluster" in c.nodes[0].log_text()
                    + c.nodes[1].log_text())
         assert online(c.nodes[0]) == 0
+        # It is dialled again and again, and told of once.
+        time.sleep(3)
+        for n in c.nodes:
+            assert n.log_text().count("another cluster") <= 1, n.log_text()
     finally:
         for n in c.nodes:
             assert n.stop() == 0
