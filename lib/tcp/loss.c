@@ -129,8 +129,11 @@ static void enter_recovery(struct tcp_conn *c, uint32_t delivered)
 	c->flags &= ~TCPF_CWND_LIMITED;
 }
 
-/* RFC 6937 3.1, with the slow start part of its reduction bound. */
-static void prr_update(struct tcp_conn *c, uint32_t delivered)
+/*
+ * RFC 6937 3.1, with the slow start part of its reduction bound where it is safe, as its successor
+ * has it (RFC 9937 6.2): the ACK moved on and showed no new loss.
+ */
+static void prr_update(struct tcp_conn *c, uint32_t delivered, bool safe)
 {
 	uint32_t flight = tcp_flight(c);
 	int64_t send;
@@ -141,9 +144,9 @@ static void prr_update(struct tcp_conn *c, uint32_t delivered)
 				 c->prr_flight) -
 		       c->prr_out;
 	} else {
-		int64_t limit =
-			RP_MAX((int64_t)c->prr_delivered - c->prr_out, (int64_t)delivered) + c->mss;
+		int64_t limit = RP_MAX((int64_t)c->prr_delivered - c->prr_out, (int64_t)delivered);
 
+		limit += safe ? c->mss : 0;
 		send = RP_MIN((int64_t)c->ssthresh - flight, limit);
 	}
 	/* The first retransmission is due at once. */
@@ -367,13 +370,17 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 	if (c->lost_bytes > 0 && c->ca_state == TCP_CA_OPEN && tcp_synchronized(c))
 		enter_recovery(c, r->delivered);
 	if (c->ca_state == TCP_CA_RECOVERY) {
-		prr_update(c, r->delivered);
+		prr_update(c, r->delivered, r->acked > 0 && r->lost == 0);
 		/* RFC 6582 3.2 step 5: the hole behind a partial acknowledgement goes at once. */
 		if (!(c->flags & TCPF_SACK) && r->acked > 0)
 			c->cwnd = RP_MAX(c->cwnd, tcp_flight(c) + c->mss);
 	} else if (r->acked > 0 && !r->ece && (limited || c->ca_state == TCP_CA_LOSS)) {
-		c->cc->on_ack(c, r->acked, now_ns);
-		c->flags &= ~TCPF_CWND_LIMITED;
+		/* Each ACK of that window counts, but no more than doubles what was in use. */
+		if (c->cwnd >= c->ssthresh || c->ca_state == TCP_CA_LOSS ||
+			c->cwnd < 2 * c->limited_flight)
+			c->cc->on_ack(c, r->acked, now_ns);
+		if (rp_seq_geq(c->snd_una, c->limited_end))
+			c->flags &= ~TCPF_CWND_LIMITED;
 	}
 }
 
@@ -384,7 +391,7 @@ void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns)
 	if (c->ca_state == TCP_CA_OPEN)
 		enter_recovery(c, 0);
 	if (c->ca_state == TCP_CA_RECOVERY)
-		prr_update(c, 0);
+		prr_update(c, 0, false);
 }
 
 void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns)

@@ -220,8 +220,9 @@ static uint8_t out_flags(const struct tcp_conn *c, const struct tseg *t)
 		flags |= TCP_SYN;
 	if (t->flags & TSEG_FIN)
 		flags |= TCP_FIN;
-	if (t->length > 0 && t->link.next == &c->segs)
-		flags |= TCP_PSH; /* nothing is queued behind it (RFC 9293 MUST-61) */
+	/* Nothing is queued behind it (RFC 9293 MUST-61), or nothing follows now. */
+	if (t->length > 0 && (t->link.next == &c->segs || c->burst_ends))
+		flags |= TCP_PSH;
 	return flags;
 }
 
@@ -386,6 +387,31 @@ static bool out_fit_window(struct tcp_conn *c, struct tseg *t)
 	return (uint32_t)room >= c->snd_wnd_max / 2 && tcp_sendq_split(c, t, (uint32_t)room);
 }
 
+/*
+ * Does a burst end with this segment, since the one behind it may not go yet? Then it is pushed:
+ * who joins segments on the way has no reason to wait for more.
+ */
+static bool out_burst_ends(const struct tcp_conn *c, const struct tseg *t, uint32_t flight)
+{
+	const struct tseg *next;
+	uint32_t want;
+
+	if (t->link.next == &c->segs)
+		return false;
+	next = tseg_of_link(t->link.next);
+	want = RP_MIN(next->length, (uint32_t)c->mss);
+	return flight + tseg_span(t) + want > c->cwnd ||
+	       rp_seq_gt(tseg_end(t) + want, c->snd_una + c->snd_wnd);
+}
+
+/* What is in flight fills the window, or half of it in slow start (RFC 7661 4.3). */
+static void out_limited(struct tcp_conn *c)
+{
+	c->flags |= TCPF_CWND_LIMITED;
+	c->limited_end = c->snd_nxt;
+	c->limited_flight = c->pipe;
+}
+
 static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 {
 	uint32_t quantum = TCP_QUANTUM_BYTES;
@@ -395,6 +421,7 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 		tcp_cwnd_after_idle(c, now_ns);
 	while ((t = c->next_unsent)) {
 		uint32_t flight = tcp_flight(c), span;
+		bool sent;
 
 		if (!(t->flags & TSEG_SYN) && !tcp_synchronized(c))
 			return OUT_DONE;
@@ -404,19 +431,21 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 			return OUT_BLOCKED;
 		span = tseg_span(t);
 		if (flight > 0 && flight + t->length > c->cwnd) {
-			c->flags |= TCPF_CWND_LIMITED;
+			out_limited(c);
 			return OUT_DONE;
 		}
-		if (!tcp_xmit(c, t, now_ns))
+		c->burst_ends = quantum < TCP_QUANTUM_BYTES && out_burst_ends(c, t, flight);
+		sent = tcp_xmit(c, t, now_ns);
+		c->burst_ends = false;
+		if (!sent)
 			return OUT_BLOCKED;
 		if (span >= quantum)
 			return c->next_unsent ? OUT_MORE : OUT_DONE;
 		quantum -= span;
 	}
-	/* In slow start the window may grow to twice of what was in use (RFC 5681, RFC 7661 4.3).
-	 */
-	if (c->cwnd < c->ssthresh && c->pipe > c->cwnd / 2)
-		c->flags |= TCPF_CWND_LIMITED;
+	/* In slow start the window may grow to twice of what was in use. */
+	if (quantum < TCP_QUANTUM_BYTES && c->cwnd < c->ssthresh && c->pipe > c->cwnd / 2)
+		out_limited(c);
 	return OUT_DONE;
 }
 

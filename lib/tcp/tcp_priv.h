@@ -315,8 +315,12 @@ struct tcp_conn {
 	struct tseg *sack_hint;
 	const struct tcp_cc_ops *cc;
 	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
-	uint32_t cc_acked;    /* of the ACK that makes the reduction; else 0 */
-	uint8_t cc_wanted;    /* enum rp_congestion */
+	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
+	 */
+	uint32_t limited_end, limited_flight;
+	bool burst_ends;
+	uint32_t cc_acked; /* of the ACK that makes the reduction; else 0 */
+	uint8_t cc_wanted; /* enum rp_congestion */
 	union {
 		struct tcp_reno reno;
 		struct tcp_cubic cubic;

@@ -43,7 +43,8 @@ static void info_recovery(
 		o->tcpi_ca_state = g->sacked > 0 ? CA_DISORDER : CA_OPEN;
 	o->tcpi_unacked = g->unacked;
 	o->tcpi_sacked = g->sacked;
-	o->tcpi_lost = g->lost;
+	/* Linux counts them as lost until they are acknowledged, sent again or not. */
+	o->tcpi_lost = g->lost + (i->recovery ? g->retransmitted : 0);
 	o->tcpi_retrans = g->retransmitted;
 	o->tcpi_backoff = (uint8_t)i->backoff;
 	if (strcmp(i->timer, "persist") == 0)

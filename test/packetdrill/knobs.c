@@ -286,7 +286,8 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 		c->receive_buffer_bytes =
 			RP_MAX(c->receive_buffer_bytes, RP_MIN(most / 2, (uint32_t)PD_WINDOW_MAX));
 	c->receive_buffer_bytes = RP_MAX(c->receive_buffer_bytes, 2048u);
-	for (; most > UINT16_MAX; most >>= 1)
+	/* A buffer of a fixed size decides the scale itself. */
+	for (most = s && s->opt.rcvbuf ? 0 : most; most > UINT16_MAX; most >>= 1)
 		c->receive_shift_least++;
 	c->receive_shift_least = RP_MIN(c->receive_shift_least, 14);
 	c->send_buffer_bytes = c->unsent_bytes_max = 4 << 20;
