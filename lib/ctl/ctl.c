@@ -119,7 +119,24 @@ static void on_run(void *ctx)
 	uint64_t control_ns = rp_control_run(ctl->control, ctl_now(ctl));
 	uint64_t etcd_ns = rp_etcd_run(ctl->etcd, rp_loop_now_ns(ctl->loop));
 
-	rp_loop_timer_at(ctl->loop, &ctl->run_timer, RP_MIN(control_ns, etcd_ns));
+	ctl->run_at_ns = RP_MIN(control_ns, etcd_ns);
+	rp_loop_timer_at(ctl->loop, &ctl->run_timer, ctl->run_at_ns);
+}
+
+/*
+ * Behind each turn in which something happened: a call may have left work to the services that has
+ * no event of its own, and to the store; neither must wait for a timer set before.
+ */
+static void after_turn(struct rp_ctl *ctl)
+{
+	uint64_t etcd_ns = rp_etcd_run(ctl->etcd, rp_loop_now_ns(ctl->loop));
+
+	if (rp_kv_step_wanted(rp_control_kv(ctl->control)))
+		ctl_kick(ctl);
+	if (etcd_ns >= ctl->run_at_ns)
+		return;
+	ctl->run_at_ns = etcd_ns;
+	rp_loop_timer_at(ctl->loop, &ctl->run_timer, etcd_ns);
 }
 
 static bool drain_rings(struct rp_ctl *ctl)
@@ -225,9 +242,6 @@ int rp_ctl_run(struct rp_ctl *ctl)
 		bool busy = drain_rings(ctl), sleeping;
 		int rc;
 
-		/* What a client asked of the store's own work must not wait for a timer. */
-		if (rp_kv_step_wanted(rp_control_kv(ctl->control)))
-			ctl_kick(ctl);
 		if (atomic_exchange(&ctl->stop_requested, false))
 			begin_stop(ctl);
 		rp_xcore_flush(ctl->end);
@@ -238,6 +252,8 @@ int rp_ctl_run(struct rp_ctl *ctl)
 			RP_LOG(RP_LOG_NODE, RP_LOG_CRIT, "epoll: %s", strerror(-rc));
 			return RP_EXIT_SERVE;
 		}
+		if (rc > 0)
+			after_turn(ctl);
 		rp_xcore_flush(ctl->end);
 	}
 	return ctl->exit_code;

@@ -83,6 +83,7 @@ struct rp_ctl {
 	uint64_t cluster_id;
 	struct rp_loop *loop;
 	struct rp_loop_task run_task;
+	uint64_t run_at_ns; /**< when run_timer is due */
 	struct rp_loop_timer run_timer, second_timer, supervise_timer, stop_timer;
 	struct rp_loop_fd ring_watch;
 	struct rp_loop_signals signals;

@@ -9,6 +9,7 @@
 
 #include <mbedtls/sha256.h>
 
+#include <authpb/auth.pb-c.h>
 #include <base/assert.h>
 #include <base/bytes.h>
 #include <bolt/bolt.h>
@@ -16,6 +17,7 @@
 #include <kv/lease.h>
 #include <leasepb/lease.pb-c.h>
 
+#include "auth_priv.h"
 #include "etcd_priv.h"
 
 #define SNAPSHOT_CHUNK_BYTES 32768u
@@ -38,16 +40,20 @@ enum {
 	BUCKET_COUNT,
 };
 
-struct snapshot_lease {
-	int64_t id, ttl_s;
+/* A bucket that is small: its pairs are copied when the client asks. */
+struct snapshot_pairs {
+	struct snapshot_pair {
+		struct rp_span key, value;
+	} * at;
+	uint32_t count, size;
 };
 
 struct etcd_snapshot {
 	struct rp_etcd *e;
 	struct rp_grpc_call *call;
 	struct rp_kv_dump dump;
-	struct snapshot_lease *leases; /* by id */
-	uint32_t lease_count;
+	struct etcd_arena arena; /* of the pairs */
+	struct snapshot_pairs pairs[BUCKET_COUNT];
 	struct rp_bolt_bucket buckets[BUCKET_COUNT];
 	struct rp_bolt_writer *writer;
 	uint64_t left;
@@ -104,93 +110,119 @@ static void key_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
 	protobuf_c_message_pack(&kv.base, value);
 }
 
-static void lease_message(Leasepb__Lease *m, const struct snapshot_lease *l)
+static void pair_size(void *ctx, uint64_t i, uint32_t *key, uint32_t *value)
 {
-	leasepb__lease__init(m);
-	m->id = l->id;
-	m->ttl = l->ttl_s;
+	const struct snapshot_pairs *p = ctx;
+
+	*key = (uint32_t)p->at[i].key.length;
+	*value = (uint32_t)p->at[i].value.length;
 }
 
-static void lease_size(void *ctx, uint64_t i, uint32_t *key, uint32_t *value)
+static void pair_key(void *ctx, uint64_t i, uint8_t *key)
 {
-	const struct etcd_snapshot *s = ctx;
-	Leasepb__Lease m;
+	const struct snapshot_pairs *p = ctx;
 
-	lease_message(&m, &s->leases[i]);
-	*key = 8;
-	*value = (uint32_t)leasepb__lease__get_packed_size(&m);
+	memcpy(key, p->at[i].key.data, p->at[i].key.length);
 }
 
-static void lease_key(void *ctx, uint64_t i, uint8_t *key)
+static void pair_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
 {
-	const struct etcd_snapshot *s = ctx;
-	struct rp_writer w = rp_writer_of(key, 8);
+	const struct snapshot_pairs *p = ctx;
 
-	rp_write_be64(&w, (uint64_t)s->leases[i].id);
+	pair_key(ctx, i, key);
+	if (p->at[i].value.length > 0)
+		memcpy(value, p->at[i].value.data, p->at[i].value.length);
 }
 
-static void lease_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
+static int pair_order(const void *a, const void *b)
 {
-	const struct etcd_snapshot *s = ctx;
-	Leasepb__Lease m;
+	const struct rp_span *x = &((const struct snapshot_pair *)a)->key;
+	const struct rp_span *y = &((const struct snapshot_pair *)b)->key;
+	int c = memcmp(x->data, y->data, RP_MIN(x->length, y->length));
 
-	lease_key(ctx, i, key);
-	lease_message(&m, &s->leases[i]);
-	leasepb__lease__pack(&m, value);
+	return c != 0 ? c : (x->length > y->length) - (x->length < y->length);
 }
 
-static int lease_order(const void *a, const void *b)
+/* Room for a pair whose key is copied; its value is to be filled. */
+static uint8_t *pair_add(struct etcd_snapshot *s, unsigned bucket, const void *key,
+	size_t key_length, size_t value_length)
 {
-	uint64_t x = (uint64_t)((const struct snapshot_lease *)a)->id;
-	uint64_t y = (uint64_t)((const struct snapshot_lease *)b)->id;
+	struct snapshot_pairs *p = &s->pairs[bucket];
+	uint8_t *data = etcd_arena_get(&s->arena, key_length + value_length);
 
-	return (x > y) - (x < y);
+	p->at = etcd_grow(p->at, &p->size, (uint64_t)p->count + 1, sizeof(p->at[0]));
+	memcpy(data, key, key_length);
+	p->at[p->count++] = (struct snapshot_pair){.key = {.data = data, .length = key_length},
+		.value = {.data = data + key_length, .length = value_length}};
+	return data + key_length;
 }
 
-static void leases_take(struct etcd_snapshot *s, uint64_t now_ns)
+static void message_add(struct etcd_snapshot *s, unsigned bucket, const void *key,
+	size_t key_length, const ProtobufCMessage *m)
 {
-	uint32_t count, n = 0;
+	protobuf_c_message_pack(
+		m, pair_add(s, bucket, key, key_length, protobuf_c_message_get_packed_size(m)));
+}
+
+static void number_add(struct etcd_snapshot *s, unsigned bucket, const char *key, uint64_t number)
+{
+	struct rp_writer w = rp_writer_of(pair_add(s, bucket, key, strlen(key), 8), 8);
+
+	rp_write_be64(&w, number);
+}
+
+static void leases_add(struct etcd_snapshot *s)
+{
+	uint32_t count;
 	int64_t *ids = rp_kv_lease_list(s->e->kv, &count);
 
-	s->leases = calloc((size_t)count + 1, sizeof(s->leases[0]));
-	RP_ASSERT(s->leases != NULL);
 	for (uint32_t i = 0; i < count; i++) {
+		Leasepb__Lease m = LEASEPB__LEASE__INIT;
 		struct rp_kv_lease l;
+		uint8_t key[8];
+		struct rp_writer w = rp_writer_of(key, sizeof(key));
 
-		if (rp_kv_lease_get(s->e->kv, ids[i], now_ns, &l))
-			s->leases[n++] = (struct snapshot_lease){.id = l.id, .ttl_s = l.ttl_s};
+		if (!rp_kv_lease_get(s->e->kv, ids[i], s->e->now_ns, &l))
+			continue;
+		m.id = l.id;
+		m.ttl = l.ttl_s;
+		rp_write_be64(&w, (uint64_t)l.id);
+		message_add(s, BUCKET_LEASE, key, sizeof(key), &m.base);
 	}
 	free(ids);
-	if (n > 0)
-		qsort(s->leases, n, sizeof(s->leases[0]), lease_order);
-	s->lease_count = n;
+}
+
+/* Users with the hashes of their passwords, as etcd's snapshots have them. */
+static void auth_add(struct etcd_snapshot *s)
+{
+	const struct etcd_auth *a = s->e->auth;
+
+	*pair_add(s, BUCKET_AUTH, "authEnabled", 11, 1) = a->enabled;
+	number_add(s, BUCKET_AUTH, "authRevision", a->revision);
+	for (uint32_t i = 0; i < a->user_count; i++) {
+		const Authpb__User *m = a->users[i]->m;
+
+		message_add(s, BUCKET_AUTH_USERS, m->name.data, m->name.len, &m->base);
+	}
+	for (uint32_t i = 0; i < a->role_count; i++) {
+		const Authpb__Role *m = a->roles[i]->m;
+
+		message_add(s, BUCKET_AUTH_ROLES, m->name.data, m->name.len, &m->base);
+	}
 }
 
 /* The index of the log that all of it is in, and how far it is compacted. */
-static const char *const meta_keys[] = {
-	"consistent_index", "finishedCompactRev", "scheduledCompactRev"};
-
-static void meta_size(void *ctx, uint64_t i, uint32_t *key, uint32_t *value)
+static void meta_add(struct etcd_snapshot *s)
 {
-	*key = (uint32_t)strlen(meta_keys[i]);
-	*value = i == 0 ? 8 : REVISION_BYTES;
-}
+	int64_t compacted = s->dump.compacted;
 
-static void meta_key(void *ctx, uint64_t i, uint8_t *key)
-{
-	memcpy(key, meta_keys[i], strlen(meta_keys[i]));
-}
-
-static void meta_fill(void *ctx, uint64_t i, uint8_t *key, uint8_t *value)
-{
-	const struct etcd_snapshot *s = ctx;
-	struct rp_writer w = rp_writer_of(value, 8);
-
-	meta_key(ctx, i, key);
-	if (i == 0)
-		rp_write_be64(&w, (uint64_t)s->dump.revision);
-	else
-		put_revision(value, s->dump.compacted, 0, false);
+	number_add(s, BUCKET_META, "consistent_index", (uint64_t)s->dump.revision);
+	if (compacted <= 0)
+		return;
+	put_revision(pair_add(s, BUCKET_META, "finishedCompactRev", 18, REVISION_BYTES), compacted,
+		0, false);
+	put_revision(pair_add(s, BUCKET_META, "scheduledCompactRev", 19, REVISION_BYTES), compacted,
+		0, false);
 }
 
 static void buckets_fill(struct etcd_snapshot *s)
@@ -198,20 +230,27 @@ static void buckets_fill(struct etcd_snapshot *s)
 	static const char *const names[BUCKET_COUNT] = {"alarm", "auth", "authRoles", "authUsers",
 		"cluster", "key", "lease", "members", "members_removed", "meta"};
 
-	for (unsigned i = 0; i < BUCKET_COUNT; i++)
-		s->buckets[i] = (struct rp_bolt_bucket){.name = names[i], .ctx = s};
-	s->buckets[BUCKET_KEY].count = s->dump.count;
-	s->buckets[BUCKET_KEY].size = key_size;
-	s->buckets[BUCKET_KEY].fill = key_fill;
-	s->buckets[BUCKET_KEY].key = key_key;
-	s->buckets[BUCKET_LEASE].count = s->lease_count;
-	s->buckets[BUCKET_LEASE].size = lease_size;
-	s->buckets[BUCKET_LEASE].fill = lease_fill;
-	s->buckets[BUCKET_LEASE].key = lease_key;
-	s->buckets[BUCKET_META].count = s->dump.compacted > 0 ? RP_ARRAY_SIZE(meta_keys) : 1;
-	s->buckets[BUCKET_META].size = meta_size;
-	s->buckets[BUCKET_META].fill = meta_fill;
-	s->buckets[BUCKET_META].key = meta_key;
+	leases_add(s);
+	auth_add(s);
+	meta_add(s);
+	for (unsigned i = 0; i < BUCKET_COUNT; i++) {
+		struct snapshot_pairs *p = &s->pairs[i];
+
+		if (p->count > 0)
+			qsort(p->at, p->count, sizeof(p->at[0]), pair_order);
+		s->buckets[i] = (struct rp_bolt_bucket){.name = names[i],
+			.count = p->count,
+			.size = pair_size,
+			.fill = pair_fill,
+			.key = pair_key,
+			.ctx = p};
+	}
+	s->buckets[BUCKET_KEY] = (struct rp_bolt_bucket){.name = names[BUCKET_KEY],
+		.count = s->dump.count,
+		.size = key_size,
+		.fill = key_fill,
+		.key = key_key,
+		.ctx = s};
 }
 
 /* ---- the stream ---- */
@@ -222,7 +261,9 @@ static void snapshot_free(struct etcd_snapshot *s)
 	mbedtls_sha256_free(&s->sha);
 	rp_bolt_writer_free(s->writer);
 	rp_kv_dump_clear(&s->dump);
-	free(s->leases);
+	for (unsigned i = 0; i < BUCKET_COUNT; i++)
+		free(s->pairs[i].at);
+	etcd_arena_free(&s->arena);
 	free(s);
 }
 
@@ -298,7 +339,6 @@ static void on_snapshot(struct rp_grpc_call *call, const uint8_t *data, size_t l
 	s->e = e;
 	s->call = call;
 	rp_kv_dump(e->kv, &s->dump);
-	leases_take(s, e->now_ns);
 	buckets_fill(s);
 	s->writer = rp_bolt_writer_new(s->buckets, BUCKET_COUNT);
 	RP_ASSERT(s->writer != NULL);
