@@ -116,6 +116,15 @@ static bool port_taken(const struct pd_sock *self, uint16_t port)
 	return false;
 }
 
+static uint16_t port_choose(const struct pd_sock *s)
+{
+	uint16_t port = 61000;
+
+	while (port < 65535 && port_taken(s, port))
+		port++;
+	return port;
+}
+
 static int do_bind(int fd, const struct sockaddr *addr, socklen_t length)
 {
 	struct pd_sock *s = pd_sock_get(fd);
@@ -129,12 +138,10 @@ static int do_bind(int fd, const struct sockaddr *addr, socklen_t length)
 		return pd_fail(error);
 	if (s->local.family || s->state != PD_NEW)
 		return pd_fail(EINVAL);
-	if (e.port == 0) {
-		for (e.port = 61000; e.port < 65535 && port_taken(s, e.port); e.port++)
-			;
-	} else if (port_taken(s, e.port)) {
+	if (e.port == 0)
+		e.port = port_choose(s);
+	else if (port_taken(s, e.port))
 		return pd_fail(EADDRINUSE);
-	}
 	s->local = e;
 	return 0;
 }
@@ -164,8 +171,10 @@ static int do_listen(int fd, int backlog)
 	}
 	if (s->state != PD_NEW && s->state != PD_ENDED)
 		return pd_fail(EINVAL);
-	if (!s->local.family)
-		return pd_fail(EDESTADDRREQ); /* no port was chosen: nobody could find it */
+	if (!s->local.family) {
+		s->local = s->domain == AF_INET6 ? pd.knobs.local6 : pd.knobs.local4;
+		s->local.port = port_choose(s);
+	}
 	rc = pd_stack(s, &s->local);
 	if (rc)
 		return pd_fail(-rc);

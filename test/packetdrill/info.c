@@ -112,13 +112,22 @@ static void info_counts(struct tcp_info *o, const struct pd_sock *s, const struc
 	o->tcpi_rcv_ooopack = (uint32_t)n->ooo_segments;
 }
 
+/* What newer kernels have behind the struct of the headers here; the rest is zeros. */
+struct info_more {
+	struct tcp_info info;
+	uint32_t rcv_wnd, rehash;
+	uint16_t total_rto, total_rto_recoveries;
+	uint32_t total_rto_time, later[16];
+};
+
 size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
 {
-	struct tcp_info o = {.tcpi_state = STATE_CLOSE};
+	struct info_more more = {.info.tcpi_state = STATE_CLOSE};
+	struct tcp_info o = more.info;
 	struct rp_tcp_segments segments;
 	struct rp_tcp_info i;
 	uint32_t headers;
-	size_t n = RP_MIN(room, sizeof(o));
+	size_t n = RP_MIN(room, sizeof(more));
 
 	if (s->state == PD_LISTEN) {
 		o.tcpi_state = STATE_LISTEN;
@@ -140,7 +149,10 @@ size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
 		o.tcpi_snd_wnd = i.send_window;
 		o.tcpi_rcv_ssthresh = i.receive_window;
 		o.tcpi_rcv_space = i.receive_window;
+		more.rcv_wnd = i.receive_window;
+		more.total_rto = (uint16_t)i.rtos;
 	}
-	memcpy(out, &o, n);
+	more.info = o;
+	memcpy(out, &more, n);
 	return n;
 }

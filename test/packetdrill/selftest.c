@@ -407,6 +407,24 @@ static void half_close(void **state)
 	assert_int_equal(t.close(U, fd), 0);
 }
 
+static void shut_both(void **state)
+{
+	int listener, fd = accepted(&listener);
+	char buf[4];
+
+	/* What came before can be read after SHUT_RD, and what comes after it too. */
+	in(.flags = PSH | ACK, .seq = 1, .ack = 1, .data = "ab", .length = 2);
+	assert_int_equal(t.shutdown(U, fd, SHUT_RD), 0);
+	assert_int_equal(t.read(U, fd, buf, 4), 2);
+	assert_int_equal(t.read(U, fd, buf, 4), 0);
+	assert_int_equal(t.shutdown(U, fd, SHUT_RDWR), 0);
+	out(.flags = FIN | ACK, .seq = 1, .ack = 3);
+	in(.flags = ACK, .seq = 3, .ack = 2);
+	in(.flags = PSH | ACK, .seq = 3, .ack = 2, .data = "c", .length = 1);
+	out(.flags = RST, .seq = 2);
+	assert_errno(t.read(U, fd, buf, 4), ECONNRESET);
+}
+
 static void close_resets(void **state)
 {
 	struct linger l = {1, 0};
@@ -1012,6 +1030,7 @@ int main(int argc, char **argv)
 		TEST(close_second),
 		TEST(close_at_once),
 		TEST(half_close),
+		TEST(shut_both),
 		TEST(close_resets),
 		TEST(reset_by_peer),
 		TEST_KNOBS(connect_later),

@@ -216,9 +216,14 @@ static void on_data(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64
 		pd_sock_free(s);
 		return;
 	}
-	if (s->rd_shut) {
+	if (s->rd_shut && s->wr_shut) {
+		/* Both directions were shut: as if it were closed, but for the error. */
 		rte_pktmbuf_free(chain);
-		c->transport->ops->consume(c, n, now_ns);
+		rp_tcp_refuse(c, now_ns);
+		s->conn = NULL;
+		s->state = PD_ENDED;
+		s->error = ECONNRESET;
+		pd_changed(s);
 		return;
 	}
 	if (s->rx_length + n > s->rx_size) {
