@@ -9,8 +9,8 @@
 #define PMTU_AGE_NS (600 * RP_NS_PER_S) /* RFC 1191 6.3 */
 #define PMTU_GAP_NS (1 * RP_NS_PER_S)	/* one a second, of a connection */
 #define PMTU_BURST 4
-#define PMTU_GUESS 1024 /* what passes where 1500 vanish */
-#define PMTU_TIMEOUTS 2 /* backoff at the third timeout in a row */
+#define PMTU_GUESS 1024u /* what passes where 1500 vanish */
+#define PMTU_TIMEOUTS 2	 /* backoff at the third timeout in a row */
 
 static uint32_t pmtu_overhead(const struct tcp_conn *c)
 {
@@ -99,10 +99,11 @@ void tcp_pmtu_suspect(struct tcp_conn *c, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	const struct tseg *head = tcp_head(c);
+	uint32_t guess = RP_MAX(PMTU_GUESS, tcp_mtu_min(&c->key));
 
 	if (!s->config.pmtu_blackhole || c->backoff != PMTU_TIMEOUTS || !tcp_synchronized(c) ||
-		head->length <= PMTU_GUESS - pmtu_overhead(c))
+		head->length <= guess - pmtu_overhead(c))
 		return;
 	s->counters->pmtu_blackhole++;
-	tcp_pmtu_learn(c, PMTU_GUESS, now_ns);
+	tcp_pmtu_learn(c, (uint16_t)guess, now_ns);
 }

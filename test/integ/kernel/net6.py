@@ -109,7 +109,8 @@ class Net:
                 sh('ip', 'link', 'set', name, 'up', ns=self.router)
             self.relay = subprocess.Popen(
                 ['ip', 'netns', 'exec', self.router, sys.executable, os.path.abspath(__file__),
-                 '--echo', '-', '--relay', 'data', 'relay', str(vlan)])
+                 '--echo', '-', '--relay', 'data', 'relay', str(vlan)], stdout=subprocess.PIPE)
+            self.relay.stdout.readline()
         sh('ip', 'addr', 'add', NEAR4 + '/24', 'dev', dev, ns=self.router)
         sh('ip', 'addr', 'add', NEAR6 + '/64', 'dev', dev, 'nodad', ns=self.router)
         return dev
@@ -167,6 +168,7 @@ def relay(wire, plain, vlan):
         s.setsockopt(sol_packet, ignore_outgoing, 1)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         socks.append(s)
+    print('ready', flush=True)
     while True:
         for s in select.select(socks, [], [])[0]:
             frame, ancillary, _, _ = s.recvmsg(4096, 256)
@@ -320,7 +322,7 @@ def main():
         print('the kernel is content with us over both families, tagged and by a gateway')
         return 0
     except (Failed, OSError) as e:
-        print('FAILED %s' % e, flush=True)
+        print('FAILED %s' % str(e).strip(), flush=True)
         return 1
 
 

@@ -393,7 +393,8 @@ static void errors_that_end_nothing(void **state)
 		assert_false(w->app.closed);
 	}
 	assert_int_equal(info(w).cwnd, cwnd); /* source quench means nothing (RFC 6633) */
-	assert_int_equal(counters(w)->icmp_soft, 7);
+	/* ICMPv6 has no source quench: the test sends another one in its place. */
+	assert_int_equal(counters(w)->icmp_soft, sim_family() == 6 ? 8 : 7);
 	wire_put(w, ACK, 1, 101, NULL, 0);
 	assert_int_equal(info(w).unacked, 0);
 	wire_free(w);
