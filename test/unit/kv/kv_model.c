@@ -147,6 +147,8 @@ static int64_t compare_number(const struct rp_kv_compare *c, const struct model_
 		return v->create;
 	case RP_KV_TARGET_MOD:
 		return v->revision;
+	case RP_KV_TARGET_LEASE:
+		return v->lease;
 	}
 	return 0;
 }
@@ -186,11 +188,15 @@ static bool compare_all(const struct model *m, const struct rp_kv_compare *c)
 	return any || (c->target != RP_KV_TARGET_VALUE && compare_one(c, NULL));
 }
 
-static void change_add(struct model *m, int key, bool deleted, char value, int64_t revision)
+static void change_add(
+	struct model *m, int key, bool deleted, char value, int64_t lease, int64_t revision)
 {
 	const struct model_change *old = model_at(m, key, INT64_MAX);
-	struct model_change c = {
-		.revision = revision, .key = key, .deleted = deleted, .value = value};
+	struct model_change c = {.revision = revision,
+		.key = key,
+		.deleted = deleted,
+		.value = value,
+		.lease = lease};
 
 	if (!deleted) {
 		c.create = old ? old->create : revision;
@@ -225,7 +231,8 @@ static bool version_is(const struct rp_kv_version *v, const struct model_change 
 		return !v && !c;
 	return v->key && model_key_of(rp_kv_version_key(v)) == c->key &&
 	       v->mod_revision == c->revision && v->create_revision == c->create &&
-	       v->version == c->version && v->value_length == 1 && v->value[0] == c->value;
+	       v->version == c->version && v->lease == c->lease && v->value_length == 1 &&
+	       v->value[0] == c->value;
 }
 
 static void run_op(struct run *u, const struct rp_kv_op *op, const struct rp_kv_op_result *r)
@@ -248,7 +255,7 @@ static void run_op(struct run *u, const struct rp_kv_op *op, const struct rp_kv_
 		k = model_key_of(op->put.key);
 		if (!version_is(r->put.prev, op->put.prev_kv ? model_at(m, k, INT64_MAX) : NULL))
 			u->fault = "put: prev_kv";
-		change_add(m, k, false, (char)op->put.value.data[0], u->next);
+		change_add(m, k, false, (char)op->put.value.data[0], op->put.lease, u->next);
 		note_write(u, k);
 		break;
 	case RP_KV_OP_DELETE:
@@ -261,7 +268,7 @@ static void run_op(struct run *u, const struct rp_kv_op *op, const struct rp_kv_
 				(prevs >= r->del.prev_count || !version_is(r->del.prevs[prevs], v)))
 				u->fault = "delete: prev_kvs";
 			prevs++;
-			change_add(m, k, true, 0, u->next);
+			change_add(m, k, true, 0, 0, u->next);
 			note_write(u, k);
 		}
 		if (r->del.deleted != prevs)
@@ -312,6 +319,55 @@ const char *model_apply(
 		u.fault = "wrote";
 	free(before);
 	return u.fault;
+}
+
+/* ---- leases ---- */
+
+enum rp_kv_error model_grant(
+	struct model *m, int64_t id, int64_t ttl_s, uint64_t wall_us, uint64_t now_ns)
+{
+	struct model_lease *l = &m->leases[id];
+
+	if (l->alive)
+		return RP_KV_LEASE_EXISTS;
+	l->alive = true;
+	l->ttl_s = RP_MAX(ttl_s, (int64_t)2);
+	l->expiry_ns = now_ns + (uint64_t)l->ttl_s * RP_NS_PER_S;
+	m->stamp_last = RP_MAX(wall_us, m->stamp_last + 1);
+	return RP_KV_OK;
+}
+
+enum rp_kv_error model_revoke(struct model *m, int64_t id, uint64_t wall_us)
+{
+	int64_t next = m->revision + 1;
+
+	if (!m->leases[id].alive)
+		return RP_KV_LEASE_NOT_FOUND;
+	m->leases[id].alive = false;
+	m->stamp_last = RP_MAX(wall_us, m->stamp_last + 1);
+	for (int k = 0; k < MODEL_KEYS; k++) {
+		const struct model_change *v = model_at(m, k, INT64_MAX);
+
+		if (!v || v->lease != id)
+			continue;
+		change_add(m, k, true, 0, 0, next);
+		m->known[k] = true;
+		m->stamp[k] = m->stamp_last;
+		m->writer[k] = m->node;
+		m->revision = next;
+	}
+	return RP_KV_OK;
+}
+
+int64_t model_expired(const struct model *m, uint64_t now_ns)
+{
+	int64_t first = 0;
+
+	for (int64_t id = 1; id <= MODEL_LEASES; id++)
+		if (m->leases[id].alive && m->leases[id].expiry_ns <= now_ns &&
+			(first == 0 || m->leases[id].expiry_ns < m->leases[first].expiry_ns))
+			first = id;
+	return first;
 }
 
 /* ---- ranges ---- */
@@ -418,7 +474,7 @@ uint32_t model_replicated(struct model *m, const struct rp_kv_record *records, u
 		m->writer[k] = r->node;
 		if (r->deleted && !exists)
 			continue;
-		change_add(m, k, r->deleted, r->deleted ? 0 : (char)r->value.data[0], next);
+		change_add(m, k, r->deleted, r->deleted ? 0 : (char)r->value.data[0], 0, next);
 		wrote = true;
 	}
 	m->revision += wrote;

@@ -13,13 +13,21 @@
 
 #define MODEL_KEYS 8
 #define MODEL_CHANGES_MAX 40000
+/** Ids 1 .. MODEL_LEASES. */
+#define MODEL_LEASES 5
 
 struct model_change {
 	int64_t revision;
 	int key;
 	bool deleted;
 	char value;
-	int64_t create, version;
+	int64_t create, version, lease;
+};
+
+struct model_lease {
+	bool alive;
+	int64_t ttl_s;
+	uint64_t expiry_ns;
 };
 
 struct model {
@@ -27,6 +35,7 @@ struct model {
 	uint32_t change_count;
 	struct model_change changes[MODEL_CHANGES_MAX];
 	uint64_t stamp_last, node;
+	struct model_lease leases[MODEL_LEASES + 1];
 	/* Of each key's newest write, while it is live or its tombstone is kept. */
 	bool known[MODEL_KEYS];
 	uint64_t stamp[MODEL_KEYS], writer[MODEL_KEYS];
@@ -45,5 +54,10 @@ const char *model_apply(
 	struct model *m, const struct rp_kv_txn *t, uint64_t wall_us, const struct rp_kv_result *r);
 const char *model_range(const struct model *m, const struct rp_kv_range *q, int64_t current,
 	enum rp_kv_error error, const struct rp_kv_range_result *r);
+enum rp_kv_error model_grant(
+	struct model *m, int64_t id, int64_t ttl_s, uint64_t wall_us, uint64_t now_ns);
+enum rp_kv_error model_revoke(struct model *m, int64_t id, uint64_t wall_us);
+/** Which lease is over first; 0 = none. */
+int64_t model_expired(const struct model *m, uint64_t now_ns);
 /** Returns how many records are taken. */
 uint32_t model_replicated(struct model *m, const struct rp_kv_record *records, uint32_t count);

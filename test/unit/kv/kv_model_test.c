@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <base/rand.h>
+#include <kv/lease.h>
 #include <kv/watch.h>
 
 #include "kv_model.h"
@@ -29,11 +30,11 @@ struct watcher {
 
 struct test {
 	struct rp_rand rand;
-	uint64_t seed, step, wall_us;
+	uint64_t seed, step, wall_us, now_ns;
 	struct rp_kv *kv;
 	struct model *m;
 	struct watcher watchers[WATCHERS];
-	uint32_t events, compactions, refusals, txns, errors;
+	uint32_t events, compactions, refusals, txns, errors, revoked, expired;
 	/* Of the txn being made. */
 	struct rp_kv_op ops[256];
 	struct rp_kv_compare compares[64];
@@ -109,6 +110,14 @@ static struct rp_kv_range random_range(struct test *t)
 
 static struct rp_kv_txn random_txn(struct test *t, int depth);
 
+/* 0, or a lease that is there. */
+static int64_t random_lease(struct test *t)
+{
+	int64_t id = (int64_t)below(t, MODEL_LEASES + 1);
+
+	return t->m->leases[id].alive ? id : 0;
+}
+
 static void random_op(struct test *t, struct rp_kv_op *op, int depth)
 {
 	memset(op, 0, sizeof(*op));
@@ -117,8 +126,10 @@ static void random_op(struct test *t, struct rp_kv_op *op, int depth)
 	case 1:
 	case 2:
 		op->type = RP_KV_OP_PUT;
-		op->put = (struct rp_kv_put){
-			.key = random_key(t), .value = random_value(t), .prev_kv = below(t, 2)};
+		op->put = (struct rp_kv_put){.key = random_key(t),
+			.value = random_value(t),
+			.lease = random_lease(t),
+			.prev_kv = below(t, 2)};
 		break;
 	case 3:
 	case 4:
@@ -165,7 +176,7 @@ static struct rp_kv_txn random_txn(struct test *t, int depth)
 	for (uint32_t i = 0; i < x.compare_count; i++)
 		t->compares[t->compare_count++] = (struct rp_kv_compare){
 			.result = (int32_t)below(t, 4),
-			.target = (int32_t)below(t, 4),
+			.target = (int32_t)below(t, 5),
 			.key = random_key(t),
 			.end = random_end(t),
 			.number = (int64_t)below(t, 2 + (uint64_t)t->m->revision / 2),
@@ -178,7 +189,7 @@ static struct rp_kv_txn random_txn(struct test *t, int depth)
 
 static void do_txn(struct test *t)
 {
-	struct rp_kv_writer writer = {.wall_us = t->wall_us += below(t, 3)};
+	struct rp_kv_writer writer = {.wall_us = t->wall_us += below(t, 3), .now_ns = t->now_ns};
 	struct rp_kv_result r;
 	struct rp_kv_txn x;
 	enum rp_kv_error error;
@@ -200,6 +211,107 @@ static void do_txn(struct test *t)
 	if (fault)
 		fail(t, fault);
 	rp_kv_result_clear(&r);
+}
+
+/* ---- leases ---- */
+
+static enum rp_kv_error lease_apply(
+	struct test *t, enum rp_kv_system_type type, int64_t id, int64_t ttl_s)
+{
+	struct rp_kv_writer writer = {.wall_us = t->wall_us += below(t, 3), .now_ns = t->now_ns};
+	struct rp_kv_system_op op = {.type = type, .lease = id, .ttl_s = ttl_s};
+	struct rp_kv_txn x = {.system = &op, .system_count = 1};
+	struct rp_kv_result r;
+	enum rp_kv_error error = rp_kv_apply(t->kv, &x, &writer, &r);
+
+	rp_kv_result_clear(&r);
+	return error;
+}
+
+static void lease_revoke(struct test *t, int64_t id)
+{
+	enum rp_kv_error error = lease_apply(t, RP_KV_SYSTEM_REVOKE, id, 0);
+
+	if (error != model_revoke(t->m, id, t->wall_us))
+		fail(t, "lease: revoke");
+	if (rp_kv_revision(t->kv) != t->m->revision)
+		fail(t, "lease: revision of a revoke");
+	t->revoked += error == RP_KV_OK;
+}
+
+static void on_lease_key(void *ctx, struct rp_span key)
+{
+	*(uint32_t *)ctx |= 1u << model_key_of(key);
+}
+
+static void check_lease(struct test *t, int64_t id)
+{
+	const struct model_lease *want = &t->m->leases[id];
+	uint32_t keys = 0, want_keys = 0;
+	struct rp_kv_lease l;
+	bool there = rp_kv_lease_get(t->kv, id, t->now_ns, &l);
+
+	if (there != (want->alive && want->expiry_ns > t->now_ns))
+		fail(t, "lease: there or not");
+	if (there && (l.ttl_s != want->ttl_s || l.expiry_ns != want->expiry_ns))
+		fail(t, "lease: ttl");
+	rp_kv_lease_keys(t->kv, id, on_lease_key, &keys);
+	for (int k = 0; k < MODEL_KEYS; k++) {
+		const struct model_change *v = model_at(t->m, k, INT64_MAX);
+
+		if (v && v->lease == id)
+			want_keys |= 1u << k;
+	}
+	if (keys != want_keys)
+		fail(t, "lease: keys");
+}
+
+static void lease_time(struct test *t)
+{
+	int64_t id, want;
+
+	t->now_ns += below(t, 2 * RP_NS_PER_S);
+	rp_kv_set_now(t->kv, t->now_ns);
+	while ((want = model_expired(t->m, t->now_ns)) != 0) {
+		if (!rp_kv_lease_expired(t->kv, t->now_ns, &id) || id != want)
+			fail(t, "lease: expired");
+		if (rp_kv_lease_keepalive(t->kv, id, t->now_ns) != RP_KV_LEASE_OVER)
+			fail(t, "lease: keepalive of one that is over");
+		lease_revoke(t, id);
+		t->expired++;
+	}
+	if (rp_kv_lease_expired(t->kv, t->now_ns, &id))
+		fail(t, "lease: expired too early");
+}
+
+static void do_lease(struct test *t)
+{
+	int64_t id = 1 + (int64_t)below(t, MODEL_LEASES), ttl_s = (int64_t)below(t, 20);
+	struct model_lease *l = &t->m->leases[id];
+
+	switch (below(t, 5)) {
+	case 0:
+	case 1:
+		if (lease_apply(t, RP_KV_SYSTEM_GRANT, id, ttl_s) !=
+			model_grant(t->m, id, ttl_s, t->wall_us, t->now_ns))
+			fail(t, "lease: grant");
+		break;
+	case 2:
+		if (below(t, 2) == 0)
+			lease_revoke(t, id);
+		break;
+	case 3:
+		if (rp_kv_lease_keepalive(t->kv, id, t->now_ns) !=
+			(l->alive ? RP_KV_LEASE_RENEWED : RP_KV_LEASE_NONE))
+			fail(t, "lease: keepalive");
+		l->expiry_ns = t->now_ns + (uint64_t)l->ttl_s * RP_NS_PER_S;
+		break;
+	case 4:
+		lease_time(t);
+		break;
+	}
+	for (id = 1; id <= MODEL_LEASES; id++)
+		check_lease(t, id);
 }
 
 static void do_range(struct test *t)
@@ -438,6 +550,8 @@ static void run(uint64_t seed, uint64_t steps)
 			do_watch(t);
 		else if (what < 82)
 			do_tombstones(t);
+		else if (what < 88)
+			do_lease(t);
 		else
 			do_step(t);
 		check_kept(t);
@@ -451,9 +565,10 @@ static void run(uint64_t seed, uint64_t steps)
 			if (rp_kv_watcher_progress(t->watchers[i].w) == t->m->revision)
 				watcher_end_check(&t->watchers[i]);
 		}
-	printf("seed %llu: %u txns, %u refused, %u events, %u refusals, %u compacted\n",
+	printf("seed %llu: %u txns, %u refused, %u events, %u refusals, %u compacted, "
+	       "%u leases revoked, %u of them expired\n",
 		(unsigned long long)seed, t->txns, t->errors, t->events, t->refusals,
-		t->compactions);
+		t->compactions, t->revoked, t->expired);
 	rp_kv_destroy(t->kv);
 	free(t->m);
 	free(t);
