@@ -108,6 +108,24 @@ static void metrics_mvcc(struct rp_ctl *ctl, struct rp_metrics *m)
 	COUNTER("debugging_mvcc_events", "events sent to watchers", s.events_sent);
 	GAUGE("debugging_mvcc_pending_events_total", "watchers that wait for room",
 		s.watchers_blocked);
+	COUNTER("debugging_lease_granted", "leases granted here", s.leases_granted);
+	COUNTER("debugging_lease_revoked", "leases revoked here, by time too", s.leases_revoked);
+	COUNTER("debugging_lease_renewed", "keepalives answered here", s.leases_renewed);
+	COUNTER("debugging_server_lease_expired", "leases whose time was over here",
+		rp_control_counters(ctl->control)->leases_expired);
+	rp_metrics_add_as(m, "ringpost_leases", "leases known", "", s.leases, true);
+	rp_metrics_add_as(m, "ringpost_locks_waiting", "locks and campaigns that are open", "",
+		e.contests, true);
+	rp_metrics_add_as(
+		m, "ringpost_auth_tokens", "tokens that are good", "", e.auth_tokens, true);
+	rp_metrics_add_as(m, "ringpost_auth_authenticated", "passwords that were right", "",
+		e.authenticated, false);
+	rp_metrics_add_as(
+		m, "ringpost_auth_failed", "passwords that were wrong", "", e.auth_failed, false);
+	rp_metrics_add_as(m, "ringpost_auth_denied", "calls without the permission", "",
+		e.auth_denied, false);
+	rp_metrics_add_as(m, "ringpost_auth_bad_tokens", "calls with a token that is none", "",
+		e.auth_bad_tokens, false);
 }
 
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)

@@ -5,6 +5,7 @@
  * is one and stays open; now and then its client's window closes.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include <base/bytes.h>
 #include <etcd/etcd.h>
@@ -13,6 +14,7 @@
 #include "fake_node.h"
 
 #define MESSAGES_MAX 64
+#define PATH_KEEPALIVE "/etcdserverpb.Lease/LeaseKeepAlive"
 /** What is no method: time passes, the window opens or closes, memory is freed. */
 #define TURN 0x40
 
@@ -37,6 +39,7 @@ static void rig_new(struct rig *r)
 	config.server = r->server;
 	config.backend = &r->node.backend;
 	config.progress_interval_ns = 10 * RP_NS_PER_MS;
+	config.bcrypt_cost = 4;
 	r->node.etcd = rp_etcd_create(&config);
 	if (!r->node.etcd)
 		abort();
@@ -56,6 +59,10 @@ static void rig_free(struct rig *r)
 static void turn(struct rig *r, uint8_t how)
 {
 	r->now_ns += (uint64_t)(how & 7) * RP_NS_PER_MS;
+	/* Now and then an hour: leases end. */
+	if ((how & 6) == 6)
+		r->now_ns += 3600 * RP_NS_PER_S;
+	fake_node_clock(&r->node, r->now_ns);
 	if (how & 8)
 		fake_call_window(r->stream, how & 16 ? SIZE_MAX : 32);
 	if (how & 32)
@@ -69,6 +76,14 @@ static void message(struct rig *r, uint8_t which, const uint8_t *data, size_t le
 	const struct rp_grpc_method *m = &r->server->methods[which % r->server->method_count];
 	struct rp_grpc_call *c;
 
+	if (m->kind == RP_GRPC_BIDI && strcmp(m->path, PATH_KEEPALIVE) == 0) {
+		c = fake_call_new(r->server, m->path, r->conn);
+		fake_call_send(c, data, length);
+		if (!c->over)
+			fake_call_half_close(c);
+		fake_call_free(c);
+		return;
+	}
 	if (m->kind == RP_GRPC_BIDI) {
 		if (!r->stream->over && r->stream->answer_count < FAKE_ANSWERS / 2)
 			fake_call_send(r->stream, data, length);
