@@ -155,13 +155,17 @@ static int show_tcp(struct client *c)
 		printf("%s -> %s %s shard %u\n"
 		       "  mss %u cwnd %u ssthresh %u pipe %u unsent %u unacked %u\n"
 		       "  windows: send %u receive %u; srtt %" PRIu64 " us rto %" PRIu64
-		       " us; timer %s\n"
+		       " us (floor %" PRIu64 " us); timer %s\n"
+		       "  %s%s path_mtu %u; reordering window %" PRIu64 " us; probes %" PRIu64
+		       " undone %" PRIu64 "\n"
 		       "  retransmitted %" PRIu64 " rto %" PRIu64 "; bytes sent %" PRIu64
 		       " received %" PRIu64 "\n",
 			t->local, t->peer, t->state, t->shard, t->mss, t->cwnd, t->ssthresh,
 			t->pipe, t->unsent, t->unacked, t->send_window, t->receive_window,
-			t->srtt_ns / 1000, t->rto_ns / 1000, t->timer, t->rtx_segments, t->rtos,
-			t->bytes_sent, t->bytes_received);
+			t->srtt_ns / 1000, t->rto_ns / 1000, t->rto_floor_ns / 1000, t->timer,
+			t->congestion, t->ecn ? " ecn" : "", t->path_mtu, t->reo_window_ns / 1000,
+			t->tlps, t->undos, t->rtx_segments, t->rtos, t->bytes_sent,
+			t->bytes_received);
 	}
 	ringpost__v1__connections_reply__free_unpacked(r, NULL);
 	return 0;

@@ -70,6 +70,9 @@ enum rp_ecn {
 	RP_ECN_OFF,
 	RP_ECN_ACCEPT, /**< used where the peer asks for it */
 	RP_ECN_ASK,    /**< asked for when dialling, and accepted (RFC 3168) */
+	/** Likewise, but a SYN that is lost goes again with the question: for peers known to do it.
+	 */
+	RP_ECN_INSIST,
 };
 
 enum rp_ack_profile {

@@ -296,6 +296,13 @@ static void connection_fill(Ringpost__V1__Connection *c, unsigned shard,
 	c->timer = (char *)t->timer;
 	c->unsent = t->unsent;
 	c->unacked = t->unacked;
+	c->congestion = (char *)t->congestion;
+	c->ecn = t->ecn;
+	c->path_mtu = t->path_mtu;
+	c->rto_floor_ns = t->rto_floor_ns;
+	c->reo_window_ns = t->reo_window_ns;
+	c->tlps = t->tlps;
+	c->undos = t->undos;
 }
 
 static void connections_reply(struct rp_ctl *ctl, void *who)

@@ -10,6 +10,8 @@
 
 #include "link_priv.h"
 
+#define ECN_DOUBT_NS (10 * RP_NS_PER_S)
+
 static bool config_ok(const struct rp_links_config *c)
 {
 	if (c->node == 0 || c->boot == 0 || c->per_peer != 1 || !c->pool)
@@ -334,10 +336,18 @@ static struct rp_conn_options link_conn_options(const struct rp_links *l)
 static void peer_dial(struct link_peer *p, uint64_t now_ns)
 {
 	struct rp_links *l = p->links;
-	const struct rp_conn_options options = link_conn_options(l);
+	struct rp_conn_options options = link_conn_options(l);
 	struct link_conn *c = link_conn_new(l);
 
+	/*
+	 * It has not come up for long. Most likely the peer is not there; but it may be that
+	 * something on the way drops the question for ECN, so now and then a dial may go without.
+	 */
+	if (options.ecn == RP_ECN_INSIST && p->dial_since_ns != 0 &&
+		now_ns - p->dial_since_ns > ECN_DOUBT_NS && p->dials % 4 == 3)
+		options.ecn = RP_ECN_ASK;
 	p->redial_at_ns = RP_NEVER;
+	p->dials++;
 	l->counters.dials++;
 	if (p->dial_since_ns == 0)
 		p->dial_since_ns = now_ns;

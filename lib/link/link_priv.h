@@ -68,6 +68,7 @@ struct link_peer {
 
 	uint64_t redial_at_ns, redial_wait_ns;
 	uint64_t dial_since_ns; /* first dial since the bundle was down */
+	uint32_t dials;
 	enum rp_link_refusal last_refusal;
 
 	struct rte_mbuf **ring; /* posted_frames slots, or a power of two above it */

@@ -367,7 +367,7 @@ static struct rp_conn_options link_options(const struct rp_conf *c)
 
 	return (struct rp_conn_options){
 		.congestion = congestion[c->links.congestion],
-		.ecn = c->links.ecn ? RP_ECN_ASK : RP_ECN_OFF,
+		.ecn = c->links.ecn ? RP_ECN_INSIST : RP_ECN_OFF,
 		.rto_min_ns = c->links.rto_min_ms * RP_NS_PER_MS,
 		.ack_delay_max_ns = c->links.ack_delay_us * RP_NS_PER_US,
 		.mtu = (uint16_t)c->links.mtu,

@@ -478,7 +478,8 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	if (head->flags & TSEG_SYN) {
 		c->flags |= TCPF_SYN_RTX;
 		/* Something on the way may not like the offer (RFC 3168 6.1.1.1). */
-		c->ecn &= ~TCP_ECN_ASK;
+		if (!c->ecn_insist)
+			c->ecn &= ~TCP_ECN_ASK;
 	}
 }
 

@@ -66,8 +66,9 @@ void tcp_conn_options(struct tcp_conn *c, const struct rp_conn_options *options)
 	c->ecn = 0;
 	if (ecn != RP_ECN_OFF)
 		c->ecn |= TCP_ECN_ACCEPT;
-	if (ecn == RP_ECN_ASK)
+	if (ecn == RP_ECN_ASK || ecn == RP_ECN_INSIST)
 		c->ecn |= TCP_ECN_ASK | TCP_ECN_ASKED;
+	c->ecn_insist = ecn == RP_ECN_INSIST;
 	c->ack_second = PICK(ack_profile) == RP_ACK_SECOND;
 	c->quick_acks = PICK(ack_profile) == RP_ACK_QUICK ? QUICK_ACKS : 0;
 	c->mss_max = tcp_route_mss(s, &c->key, options);

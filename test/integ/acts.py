@@ -3,6 +3,7 @@
 """The two acts of the first slice, between two real nodes: acts.py BINARIES PORT [SHARDS]
 
 PORT is memif, vhost or none (kernel sockets)."""
+import re
 import sys
 import uuid
 
@@ -66,12 +67,18 @@ def act2(a, b):
                + b.stats()["queue_messages"] + b.stats()["queue_holds"] == 0)
 
 
-def play(cluster):
+def play(cluster, over_port):
     cluster.join()
     a, b = cluster.nodes
     assert len(a.etcdctl("member", "list").stdout.strip().split("\n")) == 2
     act1(a, b)
     act2(a, b)
+    if over_port:
+        # As between appliances: marks in the place of losses, and a floor of 5 ms or more.
+        shown = a.ctl("show", "tcp")
+        assert "dctcp ecn" in shown, shown
+        floor = int(re.search(r"floor (\d+) us", shown).group(1))
+        assert 5000 <= floor <= 200000, shown
 
 
 def main():
@@ -83,7 +90,7 @@ def main():
         cpus = ",".join(str(i % 2) for i in range(int(sys.argv[3])))
         config["shards"] = '{idle: adaptive, cpus: "%s"}' % cpus
     with Cluster(sys.argv[1], nodes=2, port=port, config=config) as c:
-        play(c)
+        play(c, port is not None)
     print("both acts hold")
 
 

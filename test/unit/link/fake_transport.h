@@ -37,6 +37,7 @@ struct fake_transport {
 	void *listen_ctx;
 	uint32_t user_timeout_seen;
 	struct rp_conn_options dial_options, listen_options;
+	uint32_t ecn_dials[RP_ECN_INSIST + 1];
 };
 
 struct fake_net {
@@ -69,6 +70,7 @@ static inline struct rp_conn *fake_dial(struct rp_transport *transport,
 	if (options->user_timeout_ns != 0)
 		t->user_timeout_seen++;
 	t->dial_options = *options;
+	t->ecn_dials[options->ecn]++;
 	c->events = events;
 	c->ctx = ctx;
 	c->opening = true;

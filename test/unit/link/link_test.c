@@ -147,6 +147,25 @@ static void dead_peer_is_known_in_time(void **state)
 	world_end();
 }
 
+/* Something may drop the question for ECN: after some time a part of the dials may do without. */
+static void ecn_is_doubted_after_a_while(void **state)
+{
+	struct rp_links_config a = node_config(0), b = node_config(1);
+
+	a.conn.ecn = b.conn.ecn = RP_ECN_INSIST;
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_int_equal(net.side[0].dial_options.ecn, RP_ECN_INSIST);
+	net.hole = true;
+	run_for(200 * RP_NS_PER_S);
+	assert_in_range(net.side[0].ecn_dials[RP_ECN_ASK], 3, 20);
+	assert_true(net.side[0].ecn_dials[RP_ECN_INSIST] > 2 * net.side[0].ecn_dials[RP_ECN_ASK]);
+	net.hole = false;
+	run_for(20 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	world_end();
+}
+
 static void full_queue_pushes_back(void **state)
 {
 	const struct rp_links_config a = node_config(0), b = node_config(1);
@@ -337,6 +356,7 @@ int main(void)
 		cmocka_unit_test(secrets),
 		cmocka_unit_test(wrong_cluster_is_told),
 		cmocka_unit_test(dead_peer_is_known_in_time),
+		cmocka_unit_test(ecn_is_doubted_after_a_while),
 		cmocka_unit_test(full_queue_pushes_back),
 		cmocka_unit_test(violation_closes_and_old_frames_are_refused),
 		cmocka_unit_test(bad_frames_close_the_bundle),

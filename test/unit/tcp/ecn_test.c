@@ -159,6 +159,24 @@ static void fallback_of_a_lost_syn(void **state)
 	}
 }
 
+/* RP_ECN_INSIST: the question goes with each SYN, so one that is lost costs nothing but time. */
+static void a_lost_syn_with_insistence(void **state)
+{
+	struct rp_conn_options o = {.congestion = RP_CONGESTION_DCTCP, .ecn = RP_ECN_INSIST};
+	struct wire *w = wire_new(&plain);
+
+	assert_int_equal(app_dial(&w->app, 1234, &o), 0);
+	wire_wait(w, 7100 * MS);
+	w->irs = w->out[0].seq;
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(wire_take(w)->flags, SYN | ECE | CWR);
+	wire_put(w, SYN | ACK | ECE, 0, 1, NULL, 0);
+	assert_int_equal(wire_take(w)->flags, ACK);
+	assert_true(info(w).ecn);
+	assert_string_equal(info(w).congestion, "dctcp");
+	wire_free(w);
+}
+
 /* The peer's SYN comes again, without its offer: it gave ECN up. */
 static void peer_falls_back(void **state)
 {
@@ -319,6 +337,7 @@ int main(void)
 		cmocka_unit_test(who_offers_and_who_accepts),
 		cmocka_unit_test(dialling),
 		cmocka_unit_test(fallback_of_a_lost_syn),
+		cmocka_unit_test(a_lost_syn_with_insistence),
 		cmocka_unit_test(peer_falls_back),
 		cmocka_unit_test(what_may_be_marked),
 		cmocka_unit_test(marks_are_echoed_until_cwr),
