@@ -65,6 +65,7 @@ static struct {
 	unsigned seconds, report_ms;
 	uint32_t buffer_bytes;
 	uint64_t seed;
+	unsigned mark_every; /* of the frames that may be marked, each so manieth is; 0: none */
 	struct rp_impair_spec impair;
 } opt = {.port = 7, .seconds = 600};
 
@@ -202,12 +203,12 @@ static void print_conn(void *ctx, const struct rp_tcp_info *i)
 	       "send_window=%u receive_window=%u unsent=%u unacked=%u unconsumed=%u ooo=%u "
 	       "srtt_us=%" PRIu64 " rto_ms=%" PRIu64 " backoff=%u recovery=%d rtx=%" PRIu64
 	       " rtos=%" PRIu64 " tlps=%" PRIu64 " undos=%" PRIu64 " sent=%" PRIu64
-	       " received=%" PRIu64 " timer=%s\n",
+	       " received=%" PRIu64 " timer=%s congestion=%s ecn=%d\n",
 		i->state, i->mss, i->sack, i->timestamps, i->send_shift, i->receive_shift, i->cwnd,
 		i->ssthresh, i->pipe, i->send_window, i->receive_window, i->unsent, i->unacked,
 		i->unconsumed, i->ooo, i->srtt_ns / 1000u, i->rto_ns / 1000000u, i->backoff,
 		i->recovery, i->rtx_segments, i->rtos, i->tlps, i->undos, i->bytes_sent,
-		i->bytes_received, i->timer);
+		i->bytes_received, i->timer, i->congestion, i->ecn);
 }
 
 static void print_stat(void)
@@ -237,6 +238,26 @@ static void print_stat(void)
 
 /* ---- the loop ---- */
 
+/* As a router that is congested: sets CE (RFC 3168 5) where the sender allows it. IPv4 only. */
+static void mark(struct rte_mbuf *m)
+{
+	static unsigned seen;
+	uint8_t *ip = rte_pktmbuf_mtod_offset(m, uint8_t *, 14);
+	uint32_t sum;
+
+	if (opt.mark_every == 0 || m->data_len < 34 || ip[-2] != 8 || ip[-1] != 0 ||
+		(ip[1] & 3) == 0 || ++seen % opt.mark_every != 0)
+		return;
+	/* RFC 1624: one word of the header changes. */
+	sum = (uint32_t)((ip[10] << 8 | ip[11]) ^ 0xffff) + ((ip[0] << 8 | ip[1]) ^ 0xffff);
+	ip[1] |= 3;
+	sum += (uint32_t)(ip[0] << 8 | ip[1]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip[10] = (uint8_t)(~sum >> 8);
+	ip[11] = (uint8_t)~sum;
+}
+
 static bool transmit(struct rp_port_queue *q, uint64_t now_ns)
 {
 	struct rte_mbuf *out[BURST];
@@ -247,8 +268,10 @@ static bool transmit(struct rp_port_queue *q, uint64_t now_ns)
 		unsigned room = rp_port_tx_room(q);
 
 		n = rp_tcp_tx(stack, out, RP_MIN(room, BURST));
-		for (unsigned i = 0; i < n; i++)
+		for (unsigned i = 0; i < n; i++) {
+			mark(out[i]);
 			rp_port_tx(q, out[i], now_ns);
+		}
 		busy |= n > 0;
 	} while (n == BURST);
 	return rp_port_tx_flush(q, now_ns) || busy;
@@ -260,6 +283,8 @@ static bool turn(struct rp_port_queue *q, uint64_t now_ns)
 	uint16_t n = rp_port_rx(q, burst, BURST, now_ns);
 	bool busy = n > 0;
 
+	for (uint16_t i = 0; i < n; i++)
+		mark(burst[i]);
 	if (n > 0)
 		rp_tcp_rx(stack, burst, n, now_ns);
 	busy |= rp_tcp_poll(stack, now_ns) > 0;
@@ -503,7 +528,7 @@ static void read_options(int argc, char **argv)
 		{"vlan", 1, NULL, 'v'}, {"dad", 1, NULL, 'A'}, {"port", 1, NULL, 'p'},
 		{"mtu", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"report-ms", 1, NULL, 'r'},
 		{"buffer", 1, NULL, 'b'}, {"seed", 1, NULL, 'S'}, {"impair", 1, NULL, 'i'},
-		{NULL, 0, NULL, 0}};
+		{"mark-every", 1, NULL, 'M'}, {NULL, 0, NULL, 0}};
 	char error[256];
 	int o;
 
@@ -534,6 +559,8 @@ static void read_options(int argc, char **argv)
 			opt.buffer_bytes = (uint32_t)value;
 		else if (o == 'S')
 			opt.seed = value;
+		else if (o == 'M')
+			opt.mark_every = (unsigned)value;
 		else if (o == 'i' && rp_impair_parse(optarg, &opt.impair, error, sizeof(error)) < 0)
 			usage(error);
 		else if (o == '?')

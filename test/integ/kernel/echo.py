@@ -84,6 +84,8 @@ class Server:
         words = [args.echo, '--device', 'net_tap0,iface=%s' % DEVICE, '--addr', OURS, '--port',
                  str(PORT), '--report-ms', '500', '--seed', str(args.seed), '--seconds',
                  str(args.limit + 30)]
+        if args.ecn:
+            words += ['--mark-every', '100']
         if args.impair:
             words += ['--impair', args.impair]
         with open(self.log, 'w', encoding='utf-8') as log:
@@ -127,7 +129,7 @@ def kernel_counters(ns):
     counters = {}
     for names, values in zip(text[::2], text[1::2]):
         prefix = names.split()[0]
-        if prefix in ('Tcp:', 'TcpExt:'):
+        if prefix in ('Tcp:', 'TcpExt:', 'IpExt:'):
             counters.update(zip(names.split()[1:], map(int, values.split()[1:])))
     return counters
 
@@ -139,7 +141,7 @@ def configure(args, ns):
     sh('ip', '-n', ns, 'link', 'set', DEVICE, 'up')
     # By the route: not every machine lets a namespace set it, and the default may be another.
     sh('ip', '-n', ns, 'route', 'replace', SUBNET, 'dev', DEVICE, 'src', KERNELS, 'congctl',
-       args.congestion)
+       args.congestion, *(('features', 'ecn') if args.ecn else ()))
     for feature in ('gso', 'gro'):
         sh(*inside(ns, 'ethtool', '-K', DEVICE, feature, offload))
     names = ('tcp_sack', 'tcp_timestamps')
@@ -227,7 +229,7 @@ def require(holds, text):
         raise Failed(text)
 
 
-def check_counters(args, seen, ours, kernels):
+def check_counters(args, seen, connection, ours, kernels):
     """That the run was what it says: loss was made and repaired, windows were closed."""
     require(ours['net.drop_ip_csum'] == 0 and ours['net.drop_l4_csum'] == 0,
             'bad checksums were received')
@@ -239,6 +241,16 @@ def check_counters(args, seen, ours, kernels):
                 'nothing was dropped')
         require(ours['tcp.rtx_segments'] > 0 and kernels['RetransSegs'] > 0,
                 'nothing was repaired')
+    if args.ecn:
+        # The kernel asked, both ends marked and reacted, and nothing was lost for it.
+        require('ecn=1' in connection, 'ECN was not agreed on')
+        require(kernels['InECT0Pkts'] > 0 and kernels['InCEPkts'] > 0,
+                'the kernel saw no marks of ours')
+        require(ours['tcp.ecn_ce_rx'] > 0, 'we saw no marks of the kernel')
+        require(ours['tcp.ecn_reductions'] > 0, 'the kernel echoed no marks')
+        require(ours['tcp.rtx_segments'] <= ours['tcp.tlp'] and
+                kernels['RetransSegs'] <= kernels['TCPLossProbes'],
+                'something went again that was no probe')
     if args.stop_seconds:
         require(ours['tcp.probes'] > 0, 'the closed window of the kernel was not probed')
         require(kernels['TCPWinProbe'] > 0, 'the kernel did not find our window closed')
@@ -276,7 +288,7 @@ def run(args, ns, folder):
         require(os.path.getsize(target) == os.path.getsize(source),
                 '%d bytes came back' % os.path.getsize(target))
         require(sha_of(target) == sha, 'other bytes came back than were sent')
-        check_counters(args, seen, ours, kernels)
+        check_counters(args, seen, connection or '', ours, kernels)
     except Failed:
         print(server.tail())
         raise
@@ -302,6 +314,8 @@ def main():
     parser.add_argument('--impair', default='')
     parser.add_argument('--congestion', default='cubic', help="the kernel's congestion control")
     parser.add_argument('--offload', choices=['on', 'off'], default='on')
+    parser.add_argument('--ecn', action='store_true',
+                        help='the kernel asks for ECN, and each hundredth frame is marked')
     parser.add_argument('--stop-seconds', type=int, default=0)
     parser.add_argument('--limit', type=int, default=100, help='seconds a transfer may take')
     parser.add_argument('--seed', type=int, default=int.from_bytes(os.urandom(4), 'big'))
