@@ -11,6 +11,7 @@
 #include <mbedtls/base64.h>
 #include <mbedtls/md.h>
 #include <mbedtls/pk.h>
+#include <mbedtls/x509_crt.h>
 
 #include <base/assert.h>
 #include <base/log.h>
@@ -55,6 +56,23 @@ static uint8_t *file_read(const char *path, size_t *length)
 	return NULL;
 }
 
+/* The public key of a certificate, which etcd takes as well. */
+static int certificate_key(mbedtls_pk_context *key, const uint8_t *pem, size_t length)
+{
+	unsigned char text[4096];
+	mbedtls_x509_crt crt;
+	int rc;
+
+	mbedtls_x509_crt_init(&crt);
+	rc = mbedtls_x509_crt_parse(&crt, pem, length);
+	if (rc == 0)
+		rc = mbedtls_pk_write_pubkey_pem(&crt.pk, text, sizeof(text));
+	if (rc == 0)
+		rc = mbedtls_pk_parse_public_key(key, text, strlen((char *)text) + 1);
+	mbedtls_x509_crt_free(&crt);
+	return rc;
+}
+
 static bool key_load(mbedtls_pk_context *key, const char *path, bool private)
 {
 	size_t length;
@@ -66,6 +84,8 @@ static bool key_load(mbedtls_pk_context *key, const char *path, bool private)
 	/* With the terminating zero, which PEM wants. */
 	rc = private ? mbedtls_pk_parse_key(key, pem, length + 1, NULL, 0)
 		     : mbedtls_pk_parse_public_key(key, pem, length + 1);
+	if (rc != 0 && !private)
+		rc = certificate_key(key, pem, length + 1);
 	explicit_bzero(pem, length);
 	free(pem);
 	if (rc == 0 && mbedtls_pk_can_do(key, MBEDTLS_PK_RSA))

@@ -67,6 +67,11 @@ def fill(server, rng):
         post(server, "/v3/lease/grant", {"ID": str(lease), "TTL": "3600"})
         post(server, "/v3/kv/put", {"key": b64(key), "value": b64(key), "lease": str(lease)})
         keys[key] = key
+    post(server, "/v3/auth/role/add", {"name": "readers"})
+    post(server, "/v3/auth/role/grant", {"name": "readers", "perm": {
+        "permType": "READWRITE", "key": b64(b"a"), "range_end": b64(b"b")}})
+    post(server, "/v3/auth/user/add", {"name": "ann", "password": "secret"})
+    post(server, "/v3/auth/user/grant", {"user": "ann", "role": "readers"})
     keys[b"big"] = rng.randbytes(1500000)
     post(server, "/v3/kv/put", {"key": b64(b"big"), "value": b64(keys[b"big"])})
     return keys
@@ -92,6 +97,12 @@ def check_leases(server):
         assert data["grantedTTL"] == "3600" and data["keys"] == [b64(key)], data
 
 
+def check_users(server):
+    assert post(server, "/v3/auth/user/get", {"name": "ann"})["roles"] == ["readers"]
+    perm = post(server, "/v3/auth/role/get", {"role": "readers"})["perm"]
+    assert perm == [{"permType": "READWRITE", "key": b64(b"a"), "range_end": b64(b"b")}], perm
+
+
 def real_etcd(folder):
     port, peer = free_port(), free_port()
     return Server("etcd", lambda d: [
@@ -111,6 +122,7 @@ def check_etcd(file, folder, keys):
     try:
         assert content(server) == keys
         check_leases(server)
+        check_users(server)
         # It goes on from there: a write has a revision of its own.
         before = int(post(server, "/v3/kv/range", {"key": b64(b"x")})["header"]["revision"])
         after = int(post(server, "/v3/kv/put", {"key": b64(b"x")})["header"]["revision"])
