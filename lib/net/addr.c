@@ -137,15 +137,17 @@ static void addr_announce(struct rp_net *net, struct net_addr *a, uint64_t now_n
 	a->due_ns = a->announces > 0 ? now_ns + ADDR_ANNOUNCE_GAP_NS : RP_NEVER;
 }
 
-static void addr_due(struct rp_net *net)
+void net_addrs_due(struct rp_net *net)
 {
-	net->addr_due_ns = RP_NEVER;
+	net->addr_due_ns = net->mld_due_ns;
 	for (uint32_t i = 0; i < net->addr_count; i++)
 		net->addr_due_ns = RP_MIN(net->addr_due_ns, net->addrs[i].due_ns);
 }
 
 void net_addrs_start(struct rp_net *net, uint64_t now_ns)
 {
+	/* Before anybody asks for us or is asked: switches may look. */
+	mld_start(net, now_ns);
 	for (uint32_t i = net->addr4_count; net->config.dad && i < net->addr_count; i++) {
 		net->addrs[i].state = NET_ADDR_TENTATIVE;
 		net->addrs[i].due_ns = now_ns + ADDR_DAD_NS;
@@ -162,11 +164,13 @@ void rp_net_announce(struct rp_net *net, uint64_t now_ns)
 		net->addrs[i].announces = ADDR_ANNOUNCES;
 		addr_announce(net, &net->addrs[i], now_ns);
 	}
-	addr_due(net);
+	net_addrs_due(net);
 }
 
 void net_addrs_poll(struct rp_net *net, uint64_t now_ns)
 {
+	if (net->mld_due_ns <= now_ns)
+		mld_poll(net, now_ns);
 	for (uint32_t i = 0; i < net->addr_count; i++) {
 		struct net_addr *a = &net->addrs[i];
 
@@ -178,7 +182,7 @@ void net_addrs_poll(struct rp_net *net, uint64_t now_ns)
 		}
 		addr_announce(net, a, now_ns);
 	}
-	addr_due(net);
+	net_addrs_due(net);
 }
 
 int net_addr_find(const struct rp_net *net, const union rp_ip *ip)

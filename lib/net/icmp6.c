@@ -8,6 +8,7 @@
 #define ICMP6_PARAMETER 4
 #define ICMP6_ECHO_REQUEST 128
 #define ICMP6_ECHO_REPLY 129
+#define ICMP6_LISTENER_QUERY 130
 #define ICMP6_ROUTER_SOLICITATION 133 /* first of RFC 4861 */
 #define ICMP6_ADVERTISEMENT 136
 #define ICMP6_REDIRECT 137 /* last of it */
@@ -36,8 +37,10 @@ void icmp6_send(struct rp_net *net, struct rte_mbuf *m, const uint8_t *mac)
 {
 	struct net_eth *eth = rte_pktmbuf_mtod(m, struct net_eth *);
 	struct net_ip6 *ip = (struct net_ip6 *)(eth + 1);
-	struct net_icmp *icmp = (struct net_icmp *)(ip + 1);
-	uint16_t length = rte_be_to_cpu_16(ip->payload_length);
+	/* One of ours may have the extension header of 8 bytes of MLD. */
+	uint16_t extension = ip->next_header == NET_PROTO_ICMP6 ? 0 : 8;
+	struct net_icmp *icmp = (struct net_icmp *)((uint8_t *)(ip + 1) + extension);
+	uint16_t length = (uint16_t)(rte_be_to_cpu_16(ip->payload_length) - extension);
 	union rp_ip src = net_ip_from_bytes(ip->src), dst = net_ip_from_bytes(ip->dst);
 
 	if (mac) {
@@ -185,6 +188,8 @@ bool icmp6_input(
 		}
 		if (icmp.type >= ICMP6_ROUTER_SOLICITATION && icmp.type <= ICMP6_REDIRECT) {
 			nd_input(net, in, icmp.type, now_ns);
+		} else if (icmp.type == ICMP6_LISTENER_QUERY) {
+			mld_query(net, in, now_ns);
 		} else if (icmp.type >= ICMP6_UNREACHABLE && icmp.type <= ICMP6_PARAMETER) {
 			up = icmp6_error(net, in, out);
 			if (up)

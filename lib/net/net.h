@@ -145,6 +145,11 @@ struct rp_net_config {
 	 * 4862 5.4). Off: at once.
 	 */
 	bool dad;
+	/**
+	 * Switches are told of the multicast groups of our IPv6 addresses, at the start and when a
+	 * querier asks (RFC 3810).
+	 */
+	bool mld;
 	/** Read at creation only; at most half of neighbours_max. */
 	const struct rp_net_neighbour *static_neighbours;
 	uint32_t static_neighbour_count;

@@ -109,6 +109,8 @@ struct rp_net {
 	struct net_addr addrs[RP_NET_ADDRESSES_MAX + 1];
 	uint64_t addr_due_ns; /* no address is due before */
 	uint64_t label_secret;
+	uint64_t mld_due_ns; /* of the next report of groups */
+	uint8_t mld_unsolicited;
 	struct rte_mempool *header_pool, *control_pool, *payload_pool;
 	struct rp_net_counters *counters;
 
@@ -218,6 +220,8 @@ bool net_addrs_init(struct rp_net *net);
 /** Begins to announce, or to watch for duplicates. */
 void net_addrs_start(struct rp_net *net, uint64_t now_ns);
 void net_addrs_poll(struct rp_net *net, uint64_t now_ns);
+/** Sets addr_due_ns anew. */
+void net_addrs_due(struct rp_net *net);
 /** Its index, whatever its state; -1: not ours. */
 int net_addr_find(const struct rp_net *net, const union rp_ip *ip);
 /** All nodes, or solicited node of an address of ours: a group that we are in. */
@@ -336,3 +340,10 @@ void nd_solicit(struct rp_net *net, const union rp_ip *target, const uint8_t *ma
 /** Is anybody else `ip`? (RFC 4862 5.4.2) */
 void nd_probe(struct rp_net *net, const union rp_ip *ip);
 void nd_announce(struct rp_net *net, const union rp_ip *ip);
+
+/* mld.c */
+
+void mld_start(struct rp_net *net, uint64_t now_ns);
+/** Sends what is due. */
+void mld_poll(struct rp_net *net, uint64_t now_ns);
+void mld_query(struct rp_net *net, const struct icmp6_in *in, uint64_t now_ns);

@@ -351,6 +351,7 @@ static void tcp_config(struct rp_node *n, uint32_t port, struct rp_tcp_config *t
 	random_bytes(&t->seed, sizeof(t->seed));
 	t->net.seed = t->seed;
 	t->net.dad = p->dad;
+	t->net.mld = true;
 	interface_addresses(p, &t->net.iface);
 	static_neighbours(n, port, &t->net);
 	record_endpoint(n, &t->net.iface);

@@ -115,7 +115,7 @@ static uint32_t walk6(const uint8_t *f, uint32_t end, uint8_t *next)
  */
 static void repair6(uint8_t *f, uint32_t n, uint8_t how)
 {
-	static const uint8_t types[8] = {128, 135, 136, 1, 2, 134, 137, 4};
+	static const uint8_t types[8] = {128, 135, 136, 1, 2, 130, 137, 4};
 	uint32_t at, end;
 	uint8_t next;
 
@@ -229,7 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		(struct rp_net_address){.ip = rp_ip_from6(addr6), .prefix_length = 64};
 	config.iface.gateway6 = (union rp_ip){.b = {0xfe, 0x80, [15] = 9}};
 	config.iface.vlan = size % 8 == 1 ? VLAN : 0;
-	config.dad = size % 2;
+	config.dad = config.mld = size % 2;
 	net = rp_net_create(&config, now_ns);
 	RP_ASSERT(net);
 	for (unsigned i = 0; i < 64 && rp_reader_left(&r) > 4; i++) {

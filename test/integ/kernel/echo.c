@@ -394,6 +394,7 @@ static int make_stack(void)
 	c.net.iface.gateway6 = opt.gateway[1];
 	c.net.iface.vlan = opt.vlan;
 	c.net.dad = opt.dad;
+	c.net.mld = true;
 	if (getrandom(c.secret, sizeof(c.secret), 0) != sizeof(c.secret))
 		return -EIO;
 	stack = rp_tcp_create(&c, clock_ns());

@@ -376,6 +376,63 @@ static void a_claim_of_our_address_is_counted(void **state)
 	bench_end(&b);
 }
 
+static unsigned reports(struct bench *b, uint8_t type)
+{
+	unsigned n = 0;
+	uint32_t length;
+
+	while ((length = bench_tx(b, out))) {
+		if (out[12] != 0x86 || out[20] != 0)
+			continue;
+		assert_int_equal(length, 90);
+		assert_memory_equal(out, "\x33\x33\0\0\0\x16", 6);
+		assert_int_equal(out[21], 1);
+		assert_memory_equal(out + 22, &our_local6, 16);
+		assert_memory_equal(out + 54, "\x3a\0\5\2\0\0\1\0", 8);
+		assert_int_equal(out[62], 143);
+		assert_int_equal(out[69], 1);
+		assert_int_equal(out[70], type);
+		assert_memory_equal(out + 74, "\xff\2\0\0\0\0\0\0\0\0\0\1\xff\0\0\1", 16);
+		memcpy(f, out, length);
+		frame_seal6(f, 8, 58);
+		assert_memory_equal(f, out, length);
+		n++;
+	}
+	return n;
+}
+
+static void switches_are_told_of_groups(void **state)
+{
+	const union rp_ip querier = ip6_of("fe80::77");
+	uint8_t query[28] = {130, [4] = 3, [5] = 0xe8};
+	struct bench b;
+
+	bench_start6(&b);
+	rp_net_destroy(b.net);
+	b.config.mld = true;
+	b.net = rp_net_create(&b.config, b.now_ns);
+	/* Both addresses have the same group. */
+	assert_int_equal(reports(&b, 4), 1);
+	b.now_ns += RP_NS_PER_S;
+	rp_net_poll(b.net, b.now_ns);
+	assert_int_equal(reports(&b, 4), 1);
+	b.now_ns += 5 * RP_NS_PER_S;
+	rp_net_poll(b.net, b.now_ns);
+	assert_int_equal(reports(&b, 4), 0);
+	frame_icmp6(f, &querier, &all_nodes, query, sizeof(query));
+	bench_rx(&b, f, 82, 0, &p); /* from beyond the link: ignored */
+	f[21] = 1;
+	bench_rx(&b, f, 82, 0, &p);
+	assert_int_equal(b.counters.mld_queries, 1);
+	assert_int_equal(b.counters.drop_icmp_type, 1);
+	assert_true(rp_net_next_deadline(b.net) <= b.now_ns + RP_NS_PER_S);
+	b.now_ns += RP_NS_PER_S;
+	rp_net_poll(b.net, b.now_ns);
+	assert_int_equal(reports(&b, 2), 1);
+	assert_int_equal(rp_net_next_deadline(b.net), RP_NEVER);
+	bench_end(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +445,7 @@ int main(void)
 		cmocka_unit_test(an_address_is_used_when_nobody_has_it),
 		cmocka_unit_test(an_address_that_is_taken_is_not_used),
 		cmocka_unit_test(a_claim_of_our_address_is_counted),
+		cmocka_unit_test(switches_are_told_of_groups),
 	};
 
 	return bench_eal() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
