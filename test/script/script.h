@@ -6,7 +6,8 @@
  * the other end of the wire and the owner of the stack at once.
  *
  *   text.c    lines, tokens, numbers, the report of a failure
- *   packet.c  packets of the script, built; packets of the stack, read and compared
+ *   packet.c  packets of the script: options, headers, ICMP
+ *   outgoing.c  packets of the stack: read and compared
  *   app.c     the owner: flows, their events and calls
  *   script.c  statements, time, configuration, assertions
  */
@@ -137,6 +138,13 @@ int64_t script_take_number(struct script *s);
 void script_let(struct script *s, const char *name, int64_t value);
 
 /* packet.c */
+
+/** What both sides' SYNs offered is used. */
+void packet_agree(struct flow *f);
+/** Letters; `p` sets *no_push (NULL: not allowed). */
+uint8_t packet_read_flags(struct script *s, const char *word, bool *no_push);
+/** A number or a range, unless a word of the statement comes first: then false. */
+bool packet_read_seq(struct script *s, uint32_t *seq, uint32_t *length);
 
 struct options packet_options(
 	struct script *s, const struct flow *f, const char *text, bool inbound);
