@@ -97,7 +97,7 @@ struct rp_etcd {
 	uint32_t method_count;
 	struct etcd_method *gates; /**< one a method */
 	struct etcd_auth *auth;
-	struct rp_http_handler http[2]; /**< borrowed by the server */
+	struct rp_http_handler http[4]; /**< borrowed by the server */
 
 	uint64_t token_last;
 	struct etcd_table calls;    /**< struct etcd_call by token */

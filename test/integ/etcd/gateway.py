@@ -146,6 +146,11 @@ def plain(server):
     check("/version", status == 200 and "etcdserver" in json.loads(data), data)
     status, data, r = server.ask("GET", "/health")
     check("/health", status == 200 and json.loads(data)["health"] == "true", data)
+    for path in ("/livez", "/readyz"):
+        status, data, r = server.ask("GET", path)
+        check(path, (status, data) == (200, b"ok\n"), (status, data))
+        status, data, r = server.ask("GET", path + "?verbose")
+        check(path + "?verbose", status == 200 and b"[+]serializable_read ok\n" in data, data)
     status, data, r = server.ask("GET", "/metrics")
     check("/metrics", status == 200 and b"process_resident_memory_bytes" in data, status)
     status, _, r = server.ask("GET", "/v3/kv/range")

@@ -158,6 +158,25 @@ static void test_http(void **state)
 	r->node.leader = 0;
 	fake_http(r->server, &q, "GET", "/health", "exclude=NOSPACE");
 	assert_string_equal(q.body, "{\"health\":\"false\",\"reason\":\"RAFT NO LEADER\"}");
+	fake_http(r->server, &q, "GET", "/livez", "");
+	assert_int_equal(q.status, 200);
+	assert_string_equal(q.body, "ok\n");
+	fake_http(r->server, &q, "GET", "/readyz", "");
+	assert_int_equal(q.status, 503);
+	assert_string_equal(q.body, "[+]data_corruption ok\n[+]serializable_read ok\n"
+				    "[-]linearizable_read failed: etcdserver: no leader\n");
+	r->node.leader = 200;
+	fake_http(r->server, &q, "GET", "/readyz", "");
+	assert_string_equal(q.body, "ok\n");
+	fake_http(r->server, &q, "GET", "/readyz", "verbose");
+	assert_int_equal(q.status, 200);
+	assert_string_equal(q.body, "[+]data_corruption ok\n[+]serializable_read ok\n"
+				    "[+]linearizable_read ok\nok\n");
+	fake_http(r->server, &q, "POST", "/readyz", "");
+	assert_int_equal(q.status, 405);
+	rp_kv_alarm_set(r->kv, RP_KV_ALARM_CORRUPT, true);
+	fake_http(r->server, &q, "GET", "/readyz", "");
+	assert_int_equal(q.status, 503);
 	fake_http(r->server, &q, "GET", "/version", "");
 	assert_non_null(strstr(q.body, "\"etcdserver\":\"3."));
 }

@@ -276,10 +276,13 @@ bool rp_http_query_get(
 {
 	size_t n = strlen(name);
 
-	if (strncmp(r->query, name, n) != 0 || r->query[n] != '=')
+	if (strncmp(r->query, name, n) != 0 || (r->query[n] != '=' && r->query[n] != 0))
 		return false;
-	*value = r->query + n + 1;
-	*length = strlen(*value);
+	n += r->query[n] == '=';
+	if (value)
+		*value = r->query + n;
+	if (length)
+		*length = strlen(r->query + n);
 	return true;
 }
 
