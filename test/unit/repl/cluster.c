@@ -341,20 +341,45 @@ void cluster_run(struct cluster *c, uint64_t for_ms)
 
 /* ---- writes and looks ---- */
 
-static enum rp_repl_outcome node_propose(
-	struct cluster *c, unsigned node, const struct rp_kv_op *op)
+static enum rp_repl_outcome node_propose_txn(
+	struct cluster *c, unsigned node, const struct rp_kv_txn *txn)
 {
 	struct cluster_node *n = &c->nodes[node];
-	struct rp_kv_txn txn = {.success = op, .success_count = 1};
 	struct rp_kv_result result;
 	enum rp_repl_outcome outcome;
 
 	n->writes_waiting++; /* The callback must not come before this is known. */
-	outcome = rp_repl_propose(n->repl, &txn, 1, &result, cluster_now(c, node));
+	outcome = rp_repl_propose(n->repl, txn, 1, &result, cluster_now(c, node));
 	n->writes_waiting -= outcome != RP_REPL_WAITING;
 	if (outcome != RP_REPL_REFUSED)
 		rp_kv_result_clear(&result);
 	return outcome;
+}
+
+static enum rp_repl_outcome node_propose(
+	struct cluster *c, unsigned node, const struct rp_kv_op *op)
+{
+	struct rp_kv_txn txn = {.success = op, .success_count = 1};
+
+	return node_propose_txn(c, node, &txn);
+}
+
+enum rp_repl_outcome cluster_lease(
+	struct cluster *c, unsigned node, enum rp_kv_system_type type, int64_t lease)
+{
+	struct rp_kv_system_op op = {.type = type, .lease = lease, .ttl_s = 1000000};
+	struct rp_kv_txn txn = {.system = &op, .system_count = 1};
+
+	return node_propose_txn(c, node, &txn);
+}
+
+enum rp_repl_outcome cluster_put_leased(
+	struct cluster *c, unsigned node, const char *key, int64_t lease)
+{
+	struct rp_kv_op op = {.type = RP_KV_OP_PUT,
+		.put = {.key = cluster_span(key), .value = cluster_span("leased"), .lease = lease}};
+
+	return node_propose(c, node, &op);
 }
 
 enum rp_repl_outcome cluster_put(

@@ -65,6 +65,11 @@ struct rp_repl_now cluster_now(const struct cluster *c, unsigned node);
 enum rp_repl_outcome cluster_put(
 	struct cluster *c, unsigned node, const char *key, const char *value);
 enum rp_repl_outcome cluster_delete(struct cluster *c, unsigned node, const char *key);
+/** A lease is granted, revoked or taken over; and a key put with it. */
+enum rp_repl_outcome cluster_lease(
+	struct cluster *c, unsigned node, enum rp_kv_system_type type, int64_t lease);
+enum rp_repl_outcome cluster_put_leased(
+	struct cluster *c, unsigned node, const char *key, int64_t lease);
 /** The value as a string in a static buffer, or NULL. */
 const char *cluster_get(struct cluster *c, unsigned node, const char *key);
 struct rp_span cluster_span(const char *text);

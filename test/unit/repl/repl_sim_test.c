@@ -20,10 +20,12 @@
 #include <cmocka.h>
 
 #include <base/log.h>
+#include <kv/lease.h>
 
 #include "cluster.h"
 
 #define CONSUMERS 6
+#define LEASES 6
 
 struct model {
 	struct cluster c;
@@ -51,6 +53,40 @@ static void write_ordinary(struct model *m, unsigned node)
 	memset(value, 'a' + (int)rp_rand_below(&c->rand, 26), n);
 	value[n > 0 ? n - 1 : 0] = 0;
 	cluster_put(c, node, key, value);
+}
+
+/* Leases are hidden records: granted, revoked and taken over at any node, and keys hang on them. */
+static void write_lease(struct model *m, unsigned node)
+{
+	static const enum rp_kv_system_type types[] = {
+		RP_KV_SYSTEM_GRANT, RP_KV_SYSTEM_REVOKE, RP_KV_SYSTEM_TAKE};
+	struct cluster *c = &m->c;
+	int64_t lease = 1 + (int64_t)rp_rand_below(&c->rand, LEASES);
+	char key[32];
+
+	if (rp_rand_below(&c->rand, 2) == 0) {
+		cluster_lease(c, node, types[rp_rand_below(&c->rand, 3)], lease);
+		return;
+	}
+	snprintf(key, sizeof(key), "leased/%u", (unsigned)rp_rand_below(&c->rand, 8));
+	cluster_put_leased(c, node, key, lease);
+}
+
+/* Every node knows the same leases, with the same owner and the same keys. */
+static void check_leases(struct cluster *c)
+{
+	for (int64_t id = 1; id <= LEASES; id++) {
+		struct rp_kv_lease first, other;
+		bool there = rp_kv_lease_get(c->nodes[0].kv, id, 0, &first);
+
+		for (unsigned i = 1; i < c->count; i++) {
+			assert_int_equal(rp_kv_lease_get(c->nodes[i].kv, id, 0, &other), there);
+			if (!there)
+				continue;
+			assert_int_equal(other.owner, first.owner);
+			assert_int_equal(other.key_count, first.key_count);
+		}
+	}
 }
 
 static void write_dispatcher(struct model *m, unsigned node)
@@ -176,12 +212,16 @@ static void run_seed(uint64_t seed)
 			disturb(m);
 		if (!c->nodes[node].up)
 			continue;
-		switch (rp_rand_below(&c->rand, 4)) {
+		switch (rp_rand_below(&c->rand, 6)) {
 		case 0:
 			write_dispatcher(m, node);
 			break;
 		case 1:
 			write_consumer(m, node);
+			break;
+		case 2:
+		case 3:
+			write_lease(m, node);
 			break;
 		default:
 			write_ordinary(m, node);
@@ -198,6 +238,7 @@ static void run_seed(uint64_t seed)
 	assert_true(cluster_all_online(c));
 	for (unsigned i = 1; i < c->count; i++)
 		assert_true(cluster_equal(c, 0, i));
+	check_leases(c);
 	check_consumers(m);
 	for (unsigned i = 0; i < c->count; i++) {
 		struct cluster_node *n = &c->nodes[i];
