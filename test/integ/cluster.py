@@ -118,7 +118,9 @@ class Node:
                                      "secret_file": c.secret}, self.extra)
         device = c.device(self.index)
         if device:
-            lines += ["ports:", f"  - device: \"{device}\"", f"    ipv4: 10.77.0.{self.index + 1}/24"]
+            address = (f"ipv6: fd77::{self.index + 1}/64" if os.environ.get("RP_FAMILY") == "6"
+                       else f"ipv4: 10.77.0.{self.index + 1}/24")
+            lines += ["ports:", f"  - device: \"{device}\"", f"    {address}"]
             if c.impair:
                 lines += [f"    impair: \"{c.impair}\""]
         for key, value in self.extra.items():
