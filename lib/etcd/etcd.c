@@ -241,7 +241,7 @@ static void compactions_run(struct rp_etcd *e)
 
 uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 {
-	bool hashing, keepalives;
+	bool hashing;
 
 	e->now_ns = now_ns;
 	if (e->progress_next_ns == 0)
@@ -250,14 +250,20 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 		e->progress_next_ns = now_ns + e->config.progress_interval_ns;
 		etcd_streams_progress(e);
 	}
-	etcd_streams_room(e);
+	/* Clients that read nothing may be many, and turns too: each is tried once a millisecond.
+	 */
+	if (now_ns - e->retried_ns >= RP_NS_PER_MS) {
+		e->retried_ns = now_ns;
+		etcd_streams_room(e);
+		etcd_keepalives_run(e);
+	}
 	etcd_calls_run(e);
 	compactions_run(e);
 	etcd_contests_run(e);
 	hashing = etcd_auth_run(e);
-	keepalives = etcd_keepalives_run(e);
 	/* What waits for others has no event of its own to wake us. */
-	if (hashing || keepalives || !rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
+	if (hashing || !rp_list_empty(&e->keepalives_unsent) ||
+		!rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
 		!rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
 	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;

@@ -116,6 +116,7 @@ struct rp_etcd {
 	uint64_t consumer_last;
 	uint64_t progress_next_ns;
 
+	uint64_t retried_ns; /**< when clients without room were tried last */
 	uint64_t connection_last;
 	uint32_t snapshots;			     /**< streams under way */
 	char downgrade_target[ETCD_DOWNGRADE_BYTES]; /**< "" = no downgrade is under way */
@@ -398,8 +399,8 @@ extern const struct rp_grpc_call_ops etcd_lease_grant_ops, etcd_lease_revoke_ops
 	etcd_lease_keepalive_ops, etcd_lease_time_to_live_ops, etcd_lease_leases_ops;
 /** Proposes one system operation for the call, which `done` answers. */
 void etcd_propose_system(struct etcd_call *c, struct rp_kv_system_op op, rp_etcd_done_fn done);
-/** Answers that found no room. True: some still find none. */
-bool etcd_keepalives_run(struct rp_etcd *e);
+/** Answers that found no room are tried again. */
+void etcd_keepalives_run(struct rp_etcd *e);
 void etcd_keepalives_stop(struct rp_etcd *e);
 void etcd_keepalives_free(struct rp_etcd *e);
 

@@ -442,7 +442,7 @@ const struct rp_grpc_call_ops etcd_lease_keepalive_ops = {
 	.on_cancel = keepalive_cancel,
 };
 
-bool etcd_keepalives_run(struct rp_etcd *e)
+void etcd_keepalives_run(struct rp_etcd *e)
 {
 	struct rp_list *n, *t;
 
@@ -456,7 +456,6 @@ bool etcd_keepalives_run(struct rp_etcd *e)
 		if (k->half_closed)
 			keepalive_finish(k, RP_GRPC_OK, NULL);
 	}
-	return !rp_list_empty(&e->keepalives_unsent);
 }
 
 void etcd_keepalives_stop(struct rp_etcd *e)
