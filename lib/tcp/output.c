@@ -159,7 +159,8 @@ static void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
  * A segment that is one mbuf, nobody else's, goes out for the first time with its headers in the
  * headroom of that mbuf: one buffer and one descriptor less. From then on its payload begins behind
  * them. Later transmissions get headers of their own, since the device may hold the first one
- * still. The packet without its headers, or NULL: it does not go so.
+ * still. Not at an odd address, where the fields of a header cannot be stored. The packet without
+ * its headers, or NULL: it does not go so.
  */
 static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 {
@@ -169,7 +170,7 @@ static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	uint16_t more = rp_net_headroom_more(&s->net_config.iface, &c->key.remote);
 
 	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0 ||
-		p->next || p->data_len != t->length || !RTE_MBUF_DIRECT(p) ||
+		p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
 		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more ||
 		out_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
 		return NULL;
