@@ -38,7 +38,9 @@ struct rte_mbuf;
 	/* consumer's node -> dispatcher: uuid came back, or is new (start_revision) */         \
 	X(RESUME)                                                                               \
 	/* dispatcher -> the next one: take over; or (RESUMES) you have all that was here */    \
-	X(HANDOVER)
+	X(HANDOVER)                                                                             \
+	/* node that hosts consumers -> dispatcher: let me have the queue, if you host none */  \
+	X(CLAIM)
 
 enum rp_qmsg_type {
 #define X(name) RP_QMSG_##name,

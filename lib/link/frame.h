@@ -56,7 +56,7 @@
 	X(OUT, 21, RESERVED)        \
 	X(OUT_END, 22, RESERVED)    \
 	X(OUT_CREDIT, 23, RESERVED) \
-	X(CLAIM, 24, RESERVED)      \
+	X(CLAIM, 24, HASH)          \
 	X(HANDOVER, 25, HASH)
 
 enum rp_frame_type {

@@ -275,7 +275,8 @@ void dispatch_unsend(struct rp_queues *qs, struct consumer *c)
 		struct message *m = rp_list_entry(n, struct message, link);
 
 		n = n->prev;
-		if (m->took || m->accepted)
+		/* What was lost or seen before may be with the client. */
+		if (m->took || m->accepted || m->lost || m->seen)
 			continue;
 		dispatch_unbind(qs, m);
 		dispatch_return(qs, m);

@@ -11,6 +11,9 @@
 
 #include "queue_priv.h"
 
+/* No producer's boot id has all of these set, but for one in 2^32. */
+#define HANDED_BOOT 0xffffffff00000000ull
+
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 {
 	const struct rp_queue_answer answer = {.status = status, .idx = m->idx};
@@ -20,6 +23,8 @@ void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 	m->answered = true;
 	qs->ops.answer(qs->ctx, m->token, &answer);
 }
+
+static void producer_forget(struct rp_queues *qs, const struct message *m);
 
 /* ---- leaving ---- */
 
@@ -53,6 +58,7 @@ void message_unhand(struct message *m)
 void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	message_unindexed(qs, m);
+	producer_forget(qs, m);
 	rp_list_unlink(&m->stay);
 	m->handed = true;
 	m->q->handing++;
@@ -174,6 +180,17 @@ static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t
 		message_free(qs, m);
 }
 
+/* The sequence of a dispatcher that hands over begins anew with each of its lives. */
+static uint32_t boot_digest(uint64_t boot)
+{
+	return (uint32_t)(boot * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+static uint64_t handed_boot(const struct rp_qmsg *m)
+{
+	return HANDED_BOOT | m->count;
+}
+
 static void binding_write(struct rp_qmsg *msg, const struct binding *b)
 {
 	msg->idx = b->idx;
@@ -211,6 +228,7 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	msg.producer_seq = m->origin_seq;
 	msg.token = m->handed ? m->order : 0;
 	msg.attempt = m->handed ? m->attempt : 0;
+	msg.count = m->handed ? boot_digest(qs->config.boot) : 0;
 	if (m->binding)
 		binding_write(&msg, m->binding);
 	msg.payload = m->payload;
@@ -412,6 +430,15 @@ static void producer_add(struct producer *p, uint64_t seq)
 		p->seen[seq % DEDUPE_WINDOW / 64] |= 1ull << (seq % 64);
 }
 
+/* It leaves: should it come back, handed over from where it goes now, it is not a repetition. */
+static void producer_forget(struct rp_queues *qs, const struct message *m)
+{
+	struct producer *p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
+
+	if (p && m->origin_seq <= p->high && p->high - m->origin_seq < DEDUPE_WINDOW)
+		p->seen[m->origin_seq % DEDUPE_WINDOW / 64] &= ~(1ull << (m->origin_seq % 64));
+}
+
 /*
  * What a dispatcher hands over is recognised by its own sequence, which comes in order. The
  * producer's identity counts besides, but only while it is inside of the window: the producer
@@ -427,7 +454,7 @@ static bool forward_is_repeated(
 		return producer_has(p, m->producer_seq);
 	if (m->idx && message_find(qs, q, m->idx, m->alloc_node))
 		return true;
-	handed = producer_find(qs, q, from, 0);
+	handed = producer_find(qs, q, from, handed_boot(m));
 	if (handed && m->token <= handed->high)
 		return true;
 	return p && m->producer_seq + DEDUPE_WINDOW > p->high && producer_has(p, m->producer_seq);
@@ -438,7 +465,7 @@ static void forward_remember(
 {
 	producer_add(producer_get(qs, q, m->producer_node, m->producer_boot), m->producer_seq);
 	if (m->token)
-		producer_get(qs, q, from, 0)->high = m->token;
+		producer_get(qs, q, from, handed_boot(m))->high = m->token;
 }
 
 /* Whether this node dispatches the queue in the eyes of the sender too. */

@@ -486,6 +486,7 @@ void rp_queue_consumer_open(
 	qs->ops.answer(qs->ctx, consumer->handle, &answer);
 	qs->ops.consumer_here(qs->ctx, queue_name(q), c->uuid, true);
 	settle_resume(qs, q, c, qs->config.node, h->life, h->start_revision, now_ns);
+	move_keep(qs, q);
 	queue_dispatch(qs, q, RP_CLAIM_CONSUMER, now_ns);
 	host_resume(qs, h, now_ns);
 	queue_work(qs, q);

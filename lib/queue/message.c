@@ -50,11 +50,10 @@ static void send_moved(struct rp_queues *qs, const struct queue *q, uint64_t to,
 	qs->ops.send(qs->ctx, to, &m, now_ns);
 }
 
-/* Another node dispatches, and nothing here is what the asker means. */
-static bool is_elsewhere(
-	const struct rp_queues *qs, const struct queue *q, uint64_t from, const struct rp_qmsg *m)
+/* Another node dispatches, be it the asker's, and nothing here is what the asker means. */
+static bool is_elsewhere(const struct rp_queues *qs, const struct queue *q, const struct rp_qmsg *m)
 {
-	return !q->own && q->dispatcher && !is_self(qs, q->dispatcher) && q->dispatcher != from &&
+	return !q->own && q->dispatcher && !is_self(qs, q->dispatcher) &&
 	       !message_find(qs, q, m->idx, m->alloc_node);
 }
 
@@ -74,8 +73,7 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 
 	if (q && move_is_between(qs, q, m->idx, m->alloc_node)) {
 		s.status = RP_Q_STALL;
-	} else if (q &&
-		   (is_elsewhere(qs, q, from, m) || (m->token && is_at_rival(qs, q, from, m)))) {
+	} else if (q && (is_elsewhere(qs, q, m) || (m->token && is_at_rival(qs, q, from, m)))) {
 		COUNT(qs, q, moved);
 		s.status = RP_Q_MOVED;
 		s.alloc_node = q->own ? q->rival : q->dispatcher;
@@ -145,7 +143,7 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 		settle_said(qs, c, from, m->token, m->mod_revision, now_ns);
 	if (c)
 		consumer_tidy(qs, c);
-	if (is_elsewhere(qs, q, from, m))
+	if (is_elsewhere(qs, q, m) && q->dispatcher != from)
 		send_moved(qs, q, from, now_ns);
 }
 
@@ -213,6 +211,10 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 	case RP_QMSG_HANDOVER:
 		if (q)
 			move_receive(qs, q, from, m, now_ns);
+		break;
+	case RP_QMSG_CLAIM:
+		if (q)
+			move_claimed(qs, q, from, now_ns);
 		break;
 	case RP_QMSG_MOVED: /* learned above */
 	case RP_QMSG_FORWARD:
@@ -347,6 +349,7 @@ void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 		lost_notice(qs, node, m, now_ns);
 		break;
 	case RP_QMSG_MOVED:
+	case RP_QMSG_CLAIM: /* its timer repeats it */
 	case RP_QMSG_TYPE_COUNT:
 		break;
 	}

@@ -10,6 +10,9 @@
  * and the taker begins. A taker that dies meanwhile is a dispatcher that died: what was not taken
  * yet is dispatched here again. An acknowledge that comes between the two is asked for again until
  * the message has arrived.
+ *
+ * A node that hosts consumers asks for a queue whose dispatcher hosts none (CLAIM). When none has
+ * come there for resume_ms, it is handed over in the same way.
  */
 
 #include <string.h>
@@ -20,6 +23,8 @@
  */
 #define MOVE_ASK_NS (100 * RP_NS_PER_MS)
 #define MOVE_LOOK_NS (1 * RP_NS_PER_MS)
+/* One who claimed and does not take it keeps it from nobody for longer. */
+#define MOVE_ASKS_MAX 10
 
 static void move_later(struct rp_queues *qs, struct move *v, uint64_t at_ns)
 {
@@ -68,6 +73,11 @@ static uint64_t move_target(struct rp_queues *qs, struct queue *q)
 	uint32_t best_count = 0, candidates = 0, wanted;
 	uint64_t best = 0;
 
+	if (q->move->claimer) {
+		const struct peer *p = peer_find(qs, q->move->claimer);
+
+		return p && peer_can_take(qs, p) && q->move->asks < MOVE_ASKS_MAX ? p->node : 0;
+	}
 	for (unsigned i = 1; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
 		struct rp_list *n;
 		uint32_t count = 0;
@@ -110,14 +120,29 @@ void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	struct move *v;
 
-	if (q->move && !q->move->from)
+	if (q->move && !q->move->from && !q->move->claiming && !q->move->claimer)
 		return;
 	v = move_get(qs, q);
 	if (!v)
 		return;
-	v->from = v->to = 0;
+	v->from = v->to = v->claimer = 0;
+	v->claiming = false;
 	v->asks = 0;
 	move_later(qs, v, now_ns);
+}
+
+void move_claimed(struct rp_queues *qs, struct queue *q, uint64_t from, uint64_t now_ns)
+{
+	if (!q->own || q->move || queue_has_host(q) || !move_get(qs, q))
+		return;
+	q->move->claimer = from;
+	move_later(qs, q->move, now_ns + qs->config.resume_ns);
+}
+
+void move_keep(struct rp_queues *qs, struct queue *q)
+{
+	if (q->move && q->own && q->move->claimer && !q->move->to)
+		move_end(qs, q);
 }
 
 void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
@@ -147,7 +172,7 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 	struct queue *q = v->q;
 
 	if (q->own) {
-		v->to = move_target(qs, q);
+		v->to = v->claimer && queue_has_host(q) && !v->to ? 0 : move_target(qs, q);
 		v->asks++;
 		if (!v->to) {
 			/* Nobody is there: what comes later is somebody's who claims. */
@@ -169,6 +194,30 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 }
 
 /* ---- the new one ---- */
+
+void move_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	if (qs->stopping || q->move || !move_get(qs, q))
+		return;
+	q->move->claiming = true;
+	move_later(qs, q->move, now_ns);
+}
+
+/* Asked for again as long as there is a reason. */
+static void move_step_claim(struct rp_queues *qs, struct move *v, uint64_t now_ns)
+{
+	struct queue *q = v->q;
+	struct rp_qmsg m;
+
+	if (qs->stopping || q->own || !queue_has_host(q) ||
+		queue_elect(qs, q, RP_CLAIM_CONSUMER, now_ns) != RP_ELECT_TAKE_OVER) {
+		move_end(qs, q);
+		return;
+	}
+	m = qmsg_for(q, RP_QMSG_CLAIM);
+	qs->ops.send(qs->ctx, q->dispatcher, &m, now_ns);
+	move_later(qs, v, now_ns + qs->config.resume_ns);
+}
 
 static void receive_end(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
@@ -196,6 +245,7 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 		qs->peers[0].state == RP_NODE_ONLINE && move_get(qs, q)) {
 		q->move->from = from;
 		q->move->to = 0;
+		q->move->claiming = false;
 		move_heard(qs, q->move, now_ns);
 		if (!queue_claim(qs, q, now_ns))
 			move_end(qs, q);
@@ -205,6 +255,13 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 
 		qs->ops.send(qs->ctx, from, &claimed, now_ns);
 	}
+}
+
+static bool uuid_is_zero(const uint8_t uuid[RP_UUID_BYTES])
+{
+	static const uint8_t zero[RP_UUID_BYTES];
+
+	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
 }
 
 /* The consumer that holds it there is the same here, or what is known of it since. */
@@ -220,6 +277,9 @@ static struct consumer *bound_holder(
 		consumer_tidy(qs, c);
 		return NULL;
 	}
+	/* Its old node is left, and the new one was not heard of yet. */
+	if (!c->host && !c->node && !b->life)
+		consumer_place(qs, c, b->node, 0);
 	if (!c->host && b->life > c->life) {
 		consumer_place(qs, c, b->node, b->life);
 		if (c->record_node != b->node && c->life)
@@ -244,7 +304,7 @@ void dispatch_index_bound(
 	message_unhand(m);
 	message_indexed(qs, m);
 	COUNT(qs, q, indexed);
-	c = b->life ? bound_holder(qs, q, b, now_ns) : NULL;
+	c = uuid_is_zero(b->uuid) ? NULL : bound_holder(qs, q, b, now_ns);
 	if (!c) {
 		dispatch_return(qs, m);
 		return;
@@ -301,6 +361,8 @@ bool move_poll(struct rp_queues *qs, uint64_t now_ns)
 			break;
 		if (v->from)
 			receive_end(qs, v->q, now_ns);
+		else if (v->claiming)
+			move_step_claim(qs, v, now_ns);
 		else
 			move_step_out(qs, v, now_ns);
 	}

@@ -38,7 +38,7 @@
  *
  * FORWARD   producer_*, flags REPEAT, payload; token: 0, or of a dispatcher that hands over its own
  *           sequence, growing, and with it attempt and, of a bound message, idx, alloc_node, uuid,
- *           holder_*, mod_revision (0: not shown yet)
+ *           holder_*, mod_revision (0: not shown yet); count: of the dispatcher's boot id
  * DELIVER   idx, alloc_node, uuid, attempt, token = life of the consumer, mod_revision (0, or that of
  *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
  * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again
@@ -53,6 +53,7 @@
  *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
  * RESUME    uuid, token = life, mod_revision = start_revision, flags RESUMES
  * HANDOVER  flags RESUMES: all is handed over
+ * CLAIM     nothing more
  */
 /* clang-format on */
 

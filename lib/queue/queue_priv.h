@@ -172,7 +172,7 @@ struct producer {
 	struct producer *next; /**< of the queue */
 	struct rp_list recent; /**< qs->producers, longest unused first */
 	struct queue *q;
-	uint64_t node, boot; /**< boot 0: what `node` handed over as a dispatcher */
+	uint64_t node, boot; /**< HANDED_BOOT and more: what `node` handed over as a dispatcher */
 	uint64_t high;
 	uint64_t seen[DEDUPE_WINDOW /
 		      64]; /**< bit (s % window): s was indexed, s in (high - window, high] */
@@ -207,8 +207,10 @@ struct notice {
 struct move {
 	struct rp_list link; /**< qs->moves, by at_ns */
 	struct queue *q;
-	uint64_t to;   /**< who is asked to take it, or takes it; 0 = nobody */
-	uint64_t from; /**< who hands it over to this node; 0 = nobody: it leaves this one */
+	uint64_t to;	  /**< who is asked to take it, or takes it; 0 = nobody */
+	uint64_t from;	  /**< who hands it over to this node; 0 = nobody */
+	uint64_t claimer; /**< who wants it, as it hosts consumers; 0 = nobody: the node stops */
+	bool claiming;	  /**< this node wants it; neither `to` nor `from` then */
 	uint64_t at_ns;
 	/* Of q->waiting: what comes in belongs behind it, as it comes in order; NULL: not known. */
 	struct rp_list *behind;
@@ -275,6 +277,7 @@ struct rp_queues {
 	int64_t wall_offset_ns;
 	bool stopping;
 	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
+	uint64_t order_floor; /**< last order of the queues that ended here */
 	uint32_t stop_cursor; /**< while stopping: buckets of queue_table that were looked at */
 	uint64_t bytes;
 
@@ -361,6 +364,7 @@ struct rte_mbuf *payload_clone(struct rp_queues *qs, struct rte_mbuf *payload);
 /* registry.c */
 enum rp_election_verdict queue_elect(
 	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
+bool queue_has_host(const struct queue *q);
 /** As queue_elect(), and claims when that is the verdict. */
 enum rp_dispatch queue_dispatch(
 	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
@@ -484,6 +488,12 @@ void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** Another node has claimed it: all that is here goes there as it is. */
 void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 void move_end(struct rp_queues *qs, struct queue *q);
+/** This node hosts consumers and would dispatch, if the dispatcher hosts none. */
+void move_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/** CLAIM came. */
+void move_claimed(struct rp_queues *qs, struct queue *q, uint64_t from, uint64_t now_ns);
+/** A consumer opens here: nobody else has a claim. */
+void move_keep(struct rp_queues *qs, struct queue *q);
 /** HANDOVER came. */
 void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
 	uint64_t now_ns);

@@ -21,7 +21,7 @@ static void queue_set_dispatcher(
 	rp_list_push_back(p ? &p->queues : &qs->unclaimed, &q->at_node);
 }
 
-static bool queue_has_host(const struct queue *q)
+bool queue_has_host(const struct queue *q)
 {
 	struct rp_list *n;
 
@@ -75,6 +75,8 @@ enum rp_dispatch queue_dispatch(
 
 	if (v == RP_ELECT_CLAIM && !queue_claim(qs, q, now_ns))
 		v = RP_ELECT_UNAVAILABLE;
+	if (v == RP_ELECT_TAKE_OVER)
+		move_claim(qs, q, now_ns);
 	return rp_route_dispatch_of(v);
 }
 
@@ -123,10 +125,10 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	struct rp_list *n;
 
 	COUNT(qs, q, losses);
-	if (q->move && q->move->from)
-		move_end(qs, q);
-	else if (q->move)
+	if (q->move && (q->move->to || qs->stopping) && !q->move->from)
 		move_all(qs, q, now_ns);
+	else
+		move_end(qs, q);
 	while (!rp_list_empty(&q->waiting)) {
 		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
 
@@ -266,6 +268,13 @@ void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 	queue_work(qs, q);
 }
 
+/* Where the consumers are decides who claims. */
+static void claim_again(struct queue *q)
+{
+	if (!q->own && !q->move && queue_has_host(q))
+		q->recheck = true;
+}
+
 int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 	const uint8_t uuid[RP_UUID_BYTES], struct rp_span text, uint64_t now_ns)
 {
@@ -280,6 +289,7 @@ int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 		c = q ? consumer_find(qs, q, uuid) : NULL;
 		if (c) {
 			consumer_record_gone(qs, c, now_ns);
+			claim_again(q);
 			queue_work(qs, q);
 		}
 		return 0;
@@ -289,6 +299,7 @@ int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 	if (!c || consumer_set_fields(qs, c, &r) < 0)
 		return -ENOSPC;
 	settle_recorded(qs, c, r.node, now_ns);
+	claim_again(q);
 	consumer_update(qs, c);
 	queue_work(qs, q);
 	return 0;

@@ -134,11 +134,13 @@ static uint64_t request_node(
 {
 	const struct hold *hold = request_hold(qs, r);
 
-	if (hold) {
+	if (hold)
 		r->alloc_node = hold->alloc_node;
+	/* What this node delivered itself may have been handed over since. */
+	if (hold && (!is_self(qs, hold->from) || r->q->own ||
+			    message_find(qs, r->q, r->idx, r->alloc_node)))
 		return hold->from;
-	}
-	if (!(r->flags & RP_QMSG_NO_HOLDER)) {
+	if (!hold && !(r->flags & RP_QMSG_NO_HOLDER)) {
 		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
 
 		if (c && c->host && host_was_fenced(c->host, r->idx)) {
@@ -282,6 +284,10 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		if (!r->retried && node && node != from && !is_self(qs, node)) {
 			r->retried = true;
 			request_send(qs, r, node, now_ns);
+			return;
+		}
+		if (!r->retried && is_self(qs, node) && move_is_between(qs, r->q, r->idx, 0)) {
+			request_park(qs, r, now_ns);
 			return;
 		}
 		/* Neither has it; or it is to be looked for here. */

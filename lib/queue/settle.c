@@ -56,7 +56,13 @@ static void message_lost(struct rp_queues *qs, struct message *msg, uint64_t now
 
 void settle_lost(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
 {
-	message_lost(qs, msg, now_ns);
+	struct consumer *c = msg->consumer;
+
+	/* Its node had refused something before it, and so would this have been. */
+	if ((c->away || c->restart) && !msg->accepted && !msg->seen && !msg->lost)
+		dispatch_release(qs, msg, now_ns);
+	else
+		message_lost(qs, msg, now_ns);
 }
 
 void settle_took(struct rp_queues *qs, struct message *msg)

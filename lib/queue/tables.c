@@ -49,6 +49,8 @@ struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_
 	rp_list_init(&q->sent);
 	rp_list_init(&q->consumers);
 	rp_list_init(&q->ready);
+	/* Another node may remember the numbers of an earlier queue of that name. */
+	q->order = qs->order_floor;
 	q->scan = &q->waiting;
 	rp_list_push_back(&qs->unclaimed, &q->at_node);
 	bucket = &qs->queue_table[q->hash & qs->queue_mask];
@@ -69,6 +71,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	while (q->producers)
 		producer_free(qs, q->producers);
 	qs->epoch_floor = RP_MAX(qs->epoch_floor, q->epoch_seen);
+	qs->order_floor = RP_MAX(qs->order_floor, q->order);
 	rp_list_unlink(&q->idle);
 	rp_list_unlink(&q->work);
 	rp_list_unlink(&q->at_node);

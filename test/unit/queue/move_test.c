@@ -249,6 +249,64 @@ static void test_alone(void **state)
 	cluster_free(c);
 }
 
+static bool dispatches(struct cluster *c, unsigned node)
+{
+	return info_of(c, node, Q).dispatching;
+}
+
+/* It goes to the node that has the consumers, when there is none where it is. */
+static void test_taken_over(void **state)
+{
+	for (unsigned seed = 1; seed < 8; seed++) {
+		struct cluster *c = cluster_new(3, seed, NULL);
+		struct client *b, *a;
+
+		c->delay_max_ns = seed * MS / 2;
+		put_many(c, 0, 0, MANY);
+		b = open_consumer(c, 1, Q, 7, 0, ";prefetch=100");
+		cluster_run(c, 800 * MS);
+		assert_true(dispatches(c, 0));
+		shown_in_order(b, 0, 100);
+		/* One that opens there just in time keeps it. */
+		if (seed % 2) {
+			a = open_consumer(c, 0, Q, 8, 0, ";match=nothing");
+			cluster_run(c, 3 * SEC);
+			cluster_audit(c);
+			assert_true(dispatches(c, 0));
+			close_consumer(c, a, RP_QUEUE_CLOSE_LEFT);
+			publish_consumer(c, Q, 8, "");
+		}
+		cluster_run(c, 3 * SEC);
+		cluster_audit(c);
+		assert_true(dispatches(c, 1));
+		assert_int_equal(info_of(c, 0, Q).depth, 0);
+		shown_in_order(b, 0, 100);
+		ack_all(c, 1, b, 7);
+		cluster_run(c, 100 * MS);
+		shown_in_order(b, 0, MANY);
+		cluster_free(c);
+	}
+}
+
+/* Two nodes want it: one gets it, and keeps it. */
+static void test_two_want_it(void **state)
+{
+	struct cluster *c = cluster_new(3, 2, NULL);
+	struct client *x, *y;
+
+	put_many(c, 0, 0, MANY);
+	x = open_consumer(c, 1, Q, 7, 0, ";prefetch=1000");
+	y = open_consumer(c, 2, Q, 8, 0, ";prefetch=1000");
+	cluster_run(c, 10 * SEC);
+	cluster_audit(c);
+	assert_false(dispatches(c, 0));
+	assert_int_equal(dispatches(c, 1) + dispatches(c, 2), 1);
+	assert_int_equal(c->nodes[1].claims + c->nodes[2].claims, 1);
+	assert_int_equal(x->event_count + y->event_count, MANY);
+	assert_int_equal(info_of(c, 0, Q).depth, 0);
+	cluster_free(c);
+}
+
 /* One after the other, as an upgrade does it. */
 static void test_one_after_the_other(void **state)
 {
@@ -282,6 +340,8 @@ int main(void)
 		cmocka_unit_test(test_puts_meanwhile),
 		cmocka_unit_test(test_taker_dies),
 		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_taken_over),
+		cmocka_unit_test(test_two_want_it),
 		cmocka_unit_test(test_one_after_the_other),
 	};
 
