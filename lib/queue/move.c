@@ -244,7 +244,7 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 	if (q->dispatcher == from && !q->own && !qs->stopping && m->epoch == q->epoch &&
 		qs->peers[0].state == RP_NODE_ONLINE && move_get(qs, q)) {
 		q->move->from = from;
-		q->move->to = 0;
+		q->move->to = q->move->claimer = 0;
 		q->move->claiming = false;
 		move_heard(qs, q->move, now_ns);
 		if (!queue_claim(qs, q, now_ns))
