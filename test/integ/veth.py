@@ -113,7 +113,7 @@ def main():
         skip("namespaces and af_packet need root")
     with VethCluster(sys.argv[1]) as c:
         p, path = capture(c)
-        acts.play(c)
+        acts.play(c, True)
         bulk(c)
         time.sleep(0.5)
         p.terminate()

@@ -5,16 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cluster.h"
+#include "rules.h"
 
-#define Q "jobs"
 #define MANY 300
-
-static void settle(struct cluster *c)
-{
-	cluster_run(c, 20 * MS);
-	cluster_audit(c);
-}
 
 static void put_many(struct cluster *c, unsigned node, unsigned from, unsigned count)
 {
