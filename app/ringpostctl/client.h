@@ -21,5 +21,9 @@ struct answer {
 /** 0 and the answer; else the failure is printed, and 1 comes back. */
 int call(struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a);
 
+/** `config` and `reload`, exit statuses. */
+int config(struct client *c);
+int reload(struct client *c);
+
 /** `restore FILE`, an exit status. */
 int restore(struct client *c, const char *path);

@@ -226,6 +226,10 @@ static int run(struct client *c, int argc, char **argv)
 		return show_tcp(c);
 	if (argc == 3 && !strcmp(argv[0], "route") && !strcmp(argv[1], "explain"))
 		return route_explain(c, argv[2]);
+	if (argc == 1 && !strcmp(argv[0], "config"))
+		return config(c);
+	if (argc == 1 && !strcmp(argv[0], "reload"))
+		return reload(c);
 	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "impair"))
 		return impair(c, argc - 1, argv + 1);
 	if (argc == 2 && !strcmp(argv[0], "restore"))

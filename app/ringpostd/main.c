@@ -8,7 +8,8 @@
 #include <conf/conf.h>
 #include <node/node.h>
 
-static enum rp_conf_log_format log_format;
+/** Written at start and by a reload, read by whichever thread logs. */
+static _Atomic enum rp_conf_log_format log_format;
 
 static void log_sink(enum rp_log_subject subject, enum rp_log_level level, const char *text)
 {
@@ -76,14 +77,15 @@ static void print_plan(const struct rp_conf *conf, const struct rp_conf_plan *pl
 		conf->links.listen);
 }
 
-static int serve(const struct rp_conf *conf, const struct rp_conf_plan *plan, bool shards_float)
+static int serve(const struct rp_conf *conf, const struct rp_conf_plan *plan,
+	const struct rp_node_reload *reload, bool shards_float)
 {
 	char error[RP_NODE_ERROR_SIZE];
 	struct rp_node *node;
 	int exit_code;
 
 	signal(SIGPIPE, SIG_IGN);
-	node = rp_node_create(conf, plan, shards_float, &exit_code, error, sizeof(error));
+	node = rp_node_create(conf, plan, reload, shards_float, &exit_code, error, sizeof(error));
 	if (!node) {
 		fprintf(stderr, "ringpostd: %s\n", error);
 		return exit_code;
@@ -93,8 +95,12 @@ static int serve(const struct rp_conf *conf, const struct rp_conf_plan *plan, bo
 	return exit_code;
 }
 
-static int answer(struct rp_conf *conf, struct rp_conf_report *report)
+static int answer(struct rp_conf *conf, struct rp_conf_report *report, int argc, char **argv)
 {
+	const struct rp_node_reload reload = {
+		.source = {.argc = argc, .argv = argv},
+		.reconfigured = set_levels,
+	};
 	bool shards_float = strcmp(conf->shards.cpus, "auto") == 0;
 	struct rp_conf_host host;
 	struct rp_conf_plan plan;
@@ -134,7 +140,7 @@ static int answer(struct rp_conf *conf, struct rp_conf_report *report)
 		return RP_EXIT_OK;
 	}
 	/* Adaptive shards that nobody pinned may run anywhere: two nodes of one host share it. */
-	return serve(conf, &plan, shards_float && !plan.poll);
+	return serve(conf, &plan, &reload, shards_float && !plan.poll);
 }
 
 int main(int argc, char **argv)
@@ -146,7 +152,7 @@ int main(int argc, char **argv)
 	rp_conf_load(argc, argv, &conf, &report);
 	rp_conf_report_print(&report, stderr);
 	set_levels(&conf);
-	exit_code = answer(&conf, &report);
+	exit_code = answer(&conf, &report, argc, argv);
 	rp_conf_report_free(&report);
 	rp_conf_free(&conf);
 	return exit_code;

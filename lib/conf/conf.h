@@ -11,7 +11,7 @@
  * print.
  *   4. rp_conf_resolve() with what the host has: `auto` becomes a value, and the plan says the
  * rest.
- *   5. On SIGHUP: load again, rp_conf_keep_fixed(old, new), use new, free old.
+ *   5. On SIGHUP: rp_conf_reload() with the same arguments; use new, free old.
  *
  * All texts belong to the configuration and end with rp_conf_free(). Nothing here keeps a global,
  * so any thread may use its own configuration. Paths are written as in the file: `links.per_peer`,
@@ -146,12 +146,18 @@ int rp_conf_load_text(const char *file, const void *text, size_t length, int arg
 void rp_conf_free(struct rp_conf *conf);
 void rp_conf_report_free(struct rp_conf_report *report);
 
-/** One line a message: file:line:column: severity: path: text. */
+/** An error that was found elsewhere: a file that a knob names, say. */
+void rp_conf_report_error(struct rp_conf_report *report, const char *path, const char *text);
+/** file:line:column: severity: path: text, without a newline. Returns the length as snprintf. */
+int rp_conf_message_format(const struct rp_conf_message *message, char *text, size_t size);
+/** One line a message. */
 void rp_conf_report_print(const struct rp_conf_report *report, FILE *out);
 
 /** The whole configuration as YAML that loads to the same values, with each value's origin behind
  * it. */
 void rp_conf_dump(const struct rp_conf *conf, FILE *out);
+/** The same of a running node, to whoever may ask it: what may hold a password is hidden. */
+void rp_conf_dump_hidden(const struct rp_conf *conf, FILE *out);
 
 /** Usage, requests and every knob as a flag, from the table. */
 void rp_conf_help(FILE *out);
@@ -195,12 +201,42 @@ int rp_conf_resolve(struct rp_conf *conf, const struct rp_conf_host *host,
 /** What --dry-run shows: shards, their CPUs, memory and transport. */
 void rp_conf_plan_print(const struct rp_conf_plan *plan, FILE *out);
 
+/** One knob of which two configurations say different things. Texts are as in a file. */
+struct rp_conf_change {
+	char *path;
+	char *was, *is; /**< "(hidden)" where it may hold a password */
+	bool fixed;	/**< wants a restart: it stays `was` */
+};
+
+struct rp_conf_changes {
+	struct rp_conf_change *items;
+	unsigned count;
+	unsigned live, fixed, same; /**< knobs; those without an effect are not counted */
+};
+
+/** The arguments of main, from which a configuration can be read again. */
+struct rp_conf_source {
+	int argc;
+	char *const *argv; /**< NULL: it cannot */
+};
+
 /**
- * For a reload: each knob of `next` that differs from `running` and cannot change live is set back
- * to the running value and named in a warning. Returns how many.
+ * The sources once more, as a whole: loads them into `next`, checks it, and sets what cannot change
+ * in a running node back to the running value, with the rest checked against that. `changes` says
+ * what differs. Fills all three results, so all three are to be freed. 0; -EINVAL: an error in the
+ * report, `next` is of no use, also when the file that the running one came from is not there any
+ * more; -ENOMEM.
  */
-unsigned rp_conf_keep_fixed(
-	const struct rp_conf *running, struct rp_conf *next, struct rp_conf_report *report);
+int rp_conf_reload(const struct rp_conf *running, const struct rp_conf_source *source,
+	struct rp_conf *next, struct rp_conf_report *report, struct rp_conf_changes *changes);
+void rp_conf_changes_free(struct rp_conf_changes *changes);
+
+/**
+ * A part of it: each knob of `next` that differs from `running` and cannot change live is set back
+ * to the running value and named in a warning. Either result may be NULL. Returns how many.
+ */
+unsigned rp_conf_keep_fixed(const struct rp_conf *running, struct rp_conf *next,
+	struct rp_conf_report *report, struct rp_conf_changes *changes);
 
 /** The smaller of limits.message_bytes and max_request_bytes. */
 static inline uint64_t rp_conf_message_bytes(const struct rp_conf *conf)

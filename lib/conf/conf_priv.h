@@ -175,6 +175,8 @@ struct conf_at conf_at_item(
 void conf_set(struct conf_loader *l, struct conf_at at, const char *text, struct conf_place place);
 void conf_set_items(struct conf_loader *l, struct conf_at at, const char *const *items,
 	const struct conf_place *places, unsigned count, struct conf_place place);
+/** Every knob of entry `index` becomes its default. */
+void conf_set_item_defaults(struct conf_loader *l, const struct conf_entry *list, unsigned index);
 /** Appends an item with its defaults; false, with a message, when the list is full. */
 bool conf_list_add(struct conf_loader *l, const struct conf_entry *list, struct conf_place place);
 /** A known key that has no effect here, for the one warning that names them all. */

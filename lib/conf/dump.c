@@ -26,15 +26,29 @@ static void print_origin(const struct rp_conf *conf, struct conf_at at, FILE *ou
 	}
 }
 
-static void print_value(struct rp_conf *conf, struct conf_at at, const char *indent, FILE *out)
+/* What is printed, and how. */
+struct dump {
+	struct rp_conf *conf;
+	FILE *out;
+	bool hides;
+};
+
+static void print_value(const struct dump *d, struct conf_at at, const char *indent)
 {
-	fprintf(out, "%s%s: ", indent, at.entry->name);
-	conf_value_print(at.entry, conf_field(conf, at), out);
-	print_origin(conf, at, out);
+	const void *field = conf_field(d->conf, at);
+
+	fprintf(d->out, "%s%s: ", indent, at.entry->name);
+	if (d->hides && at.entry->type == CONF_T_SECRET && (*(const char *const *)field)[0])
+		fputs("\"(hidden)\"", d->out);
+	else
+		conf_value_print(at.entry, field, d->out);
+	print_origin(d->conf, at, d->out);
 }
 
-static void print_list(struct rp_conf *conf, const struct conf_entry *list, FILE *out)
+static void print_list(const struct dump *d, const struct conf_entry *list)
 {
+	struct rp_conf *conf = d->conf;
+	FILE *out = d->out;
 	const char *indent = list->section[0] ? "  " : "";
 	char first[16], other[16];
 
@@ -53,16 +67,16 @@ static void print_list(struct rp_conf *conf, const struct conf_entry *list, FILE
 
 			if (strcmp(e->section, list->item) != 0)
 				continue;
-			print_value(conf, conf_at_item(list, n, e), is_first ? first : other, out);
+			print_value(d, conf_at_item(list, n, e), is_first ? first : other);
 			is_first = false;
 		}
 	}
 }
 
-void rp_conf_dump(const struct rp_conf *conf, FILE *out)
+static void dump(const struct rp_conf *conf, FILE *out, bool hides)
 {
 	/* conf_field() takes what it may write to; nothing is written here. */
-	struct rp_conf *c = (struct rp_conf *)(uintptr_t)conf;
+	const struct dump d = {(struct rp_conf *)(uintptr_t)conf, out, hides};
 
 	for (unsigned i = 0; i < conf_entries_count; i++) {
 		const struct conf_entry *e = &conf_entries[i];
@@ -70,11 +84,20 @@ void rp_conf_dump(const struct rp_conf *conf, FILE *out)
 		if (e->kind == CONF_SECTION)
 			fprintf(out, "%s:\n", e->name);
 		else if (e->kind == CONF_LIST)
-			print_list(c, e, out);
+			print_list(&d, e);
 		else
-			print_value(
-				c, (struct conf_at){.entry = e}, e->section[0] ? "  " : "", out);
+			print_value(&d, (struct conf_at){.entry = e}, e->section[0] ? "  " : "");
 	}
+}
+
+void rp_conf_dump(const struct rp_conf *conf, FILE *out)
+{
+	dump(conf, out, false);
+}
+
+void rp_conf_dump_hidden(const struct rp_conf *conf, FILE *out)
+{
+	dump(conf, out, true);
 }
 
 void rp_conf_plan_print(const struct rp_conf_plan *plan, FILE *out)

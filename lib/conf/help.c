@@ -148,8 +148,9 @@ void rp_conf_help_markdown(FILE *out)
 	      "file. Flags of a list are counted (`--ports-device a --ports-device b`) or name their entry\n"
 	      "(`--ports-1-device b`). Keys of etcd that have no use here are accepted and named in one warning; a hyphen in\n"
 	      "a key counts as an underscore. `--dump-config` prints every value with its origin.\n\n"
-	      "A key marked live can change while the node runs. This version reads its configuration at start only, so\n"
-	      "a change of any key wants a restart. A key with no effect yet is checked, and named in a warning when it is set.\n\n"
+	      "A key marked live changes while the node runs: SIGHUP or `ringpostctl reload` reads file and flags again, as a whole,\n"
+	      "and names what wants a restart ([operations.md](operations.md#reload)). `ringpostctl config` prints what is in force.\n"
+	      "A key with no effect yet is checked, and named in a warning when it is set.\n\n"
 	      "## Top level\n",
 		out);
 	markdown_table_head(out);
@@ -231,8 +232,9 @@ void rp_conf_help_man(FILE *out)
 		man_status(statuses[i].status, statuses[i].help, statuses[i].remedy, out);
 	fputs("\n# SIGNALS\n\n*SIGTERM*, *SIGINT*\n"
 	      "\tStop in order, within *stop.grace\\_ms*; a second one ends at once.\n\n"
-	      "*SIGHUP*\n\tLoads the certificates anew, as a change of their files does; the rest of the\n"
-	      "\tconfiguration is read at start.\n\n"
+	      "*SIGHUP*\n\tReads file and flags again, and the certificates. What can change live does; what wants a\n"
+	      "\trestart is named in the log and left; with an error nothing changes. *ringpostctl reload*\n"
+	      "\tdoes the same and prints what came of it.\n\n"
 	      "# FILES\n\n_config.yml_\n\tThe configuration, in the working directory.\n\n"
 	      "_/run/dpdk/ringpost-<uuid>_\n\tDPDK's files of the node; removed at its start and stop.\n",
 		out);

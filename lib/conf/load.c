@@ -154,7 +154,7 @@ static void set_default(struct conf_loader *l, struct conf_at at)
 	RP_ASSERT(l->report->errors == errors);
 }
 
-static void set_item_defaults(struct conf_loader *l, const struct conf_entry *list, unsigned index)
+void conf_set_item_defaults(struct conf_loader *l, const struct conf_entry *list, unsigned index)
 {
 	for (unsigned i = 0; i < conf_item_entries_count; i++) {
 		const struct conf_entry *e = &conf_item_entries[i];
@@ -175,7 +175,7 @@ bool conf_list_add(struct conf_loader *l, const struct conf_entry *list, struct 
 			l->report, RP_CONF_ERROR, place, path, "more than %u entries", list->bound);
 		return false;
 	}
-	set_item_defaults(l, list, *count);
+	conf_set_item_defaults(l, list, *count);
 	for (unsigned i = 0; i < conf_item_entries_count; i++) {
 		struct conf_origin *o =
 			conf_origin(l->conf, conf_at_item(list, *count, &conf_item_entries[i]));
@@ -302,55 +302,4 @@ int rp_conf_load_text(const char *file, const void *text, size_t length, int arg
 	char *const argv[], struct rp_conf *conf, struct rp_conf_report *report)
 {
 	return load(file, text, length, argc, argv, conf, report);
-}
-
-struct keep {
-	const struct rp_conf *running;
-	struct rp_conf_report *report;
-	unsigned kept;
-};
-
-static void keep_one(struct rp_conf *next, struct conf_at at, void *arg)
-{
-	struct keep *k = arg;
-	/* conf_field() takes what it may write to; the running one is only read. */
-	const void *was = conf_field((struct rp_conf *)(uintptr_t)k->running, at);
-	void *is = conf_field(next, at);
-	struct conf_origin *origin = conf_origin(next, at);
-	char path[128];
-
-	if (at.entry->change != CONF_FIXED || conf_value_equal(at.entry, was, is))
-		return;
-	/* What was resolved at start differs from "auto" written again, and is the same wish. */
-	if (!conf_origin(k->running, at)->resolved || origin->kind != CONF_FROM_DEFAULT) {
-		conf_path(at, path, sizeof(path));
-		conf_say(k->report, RP_CONF_WARNING,
-			(struct conf_place){
-				origin->kind == CONF_FROM_FILE ? next->memory->file : "",
-				origin->line, origin->column},
-			path, "cannot change in a running node, left as it is");
-		k->kept++;
-	}
-	conf_value_copy(at.entry, is, was, next->memory);
-	*origin = *conf_origin(k->running, at);
-}
-
-unsigned rp_conf_keep_fixed(
-	const struct rp_conf *running, struct rp_conf *next, struct rp_conf_report *report)
-{
-	struct conf_loader l = {.conf = next, .report = report};
-	struct keep k = {.running = running, .report = report};
-
-	if (running->ports_count != next->ports_count) {
-		conf_say(report, RP_CONF_WARNING, (struct conf_place){"", 0, 0}, "ports",
-			"cannot change in a running node, left as it is");
-		k.kept++;
-		/* Entries that come back hold defaults, so the loop below sets all of them right.
-		 */
-		for (; next->ports_count < running->ports_count; next->ports_count++)
-			set_item_defaults(&l, conf_find("", "ports"), next->ports_count);
-		next->ports_count = running->ports_count;
-	}
-	conf_visit(next, keep_one, &k);
-	return k.kept;
 }

@@ -54,19 +54,30 @@ void conf_say(struct rp_conf_report *r, enum rp_conf_severity severity, struct c
 	r->messages[r->count++] = m;
 }
 
+void rp_conf_report_error(struct rp_conf_report *r, const char *path, const char *text)
+{
+	conf_say(r, RP_CONF_ERROR, (struct conf_place){"", 0, 0}, path, "%s", text);
+}
+
+int rp_conf_message_format(const struct rp_conf_message *m, char *text, size_t size)
+{
+	const char *severity = m->severity == RP_CONF_ERROR ? "error" : "warning";
+	const char *colon = m->path[0] ? ": " : "";
+
+	if (m->line > 0)
+		return snprintf(text, size, "%s:%u:%u: %s: %s%s%s", m->origin, m->line, m->column,
+			severity, m->path, colon, m->text);
+	return snprintf(text, size, "%s%s%s: %s%s%s", m->origin, m->origin[0] ? ": " : "", severity,
+		m->path, colon, m->text);
+}
+
 void rp_conf_report_print(const struct rp_conf_report *r, FILE *out)
 {
 	for (unsigned i = 0; i < r->count; i++) {
-		const struct rp_conf_message *m = &r->messages[i];
+		char line[6144];
 
-		if (m->line > 0)
-			fprintf(out, "%s:%u:%u: ", m->origin, m->line, m->column);
-		else if (m->origin[0])
-			fprintf(out, "%s: ", m->origin);
-		fprintf(out, "%s: ", m->severity == RP_CONF_ERROR ? "error" : "warning");
-		if (m->path[0])
-			fprintf(out, "%s: ", m->path);
-		fprintf(out, "%s\n", m->text);
+		rp_conf_message_format(&r->messages[i], line, sizeof(line));
+		fprintf(out, "%s\n", line);
 	}
 	if (r->errors + r->warnings > r->count)
 		fprintf(out, "and %u more\n", r->errors + r->warnings - r->count);

@@ -179,7 +179,7 @@ static bool text_ok(const struct conf_entry *e, const char *text, char *why, siz
 	}
 	if (e->type == CONF_T_CPUS)
 		return strcmp(text, AUTO) == 0 || rp_conf_cpus_parse(text, cpus, RP_SHARDS_MAX) > 0;
-	if (text[0] == '\0' || e->type == CONF_T_STR)
+	if (text[0] == '\0' || e->type == CONF_T_STR || e->type == CONF_T_SECRET)
 		return true;
 	if (e->type == CONF_T_UUID)
 		return rp_conf_uuid_parse(text, address) == 0;

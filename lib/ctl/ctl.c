@@ -222,10 +222,14 @@ static void on_signal(void *ctx, int signo)
 	struct rp_ctl *ctl = ctx;
 
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "signal %d", signo);
-	if (signo == SIGHUP)
-		ctl_tls_reload(ctl);
-	else
+	if (signo == SIGHUP) {
+		struct ctl_reload r;
+
+		ctl_reload(ctl, &r);
+		ctl_reload_free(&r);
+	} else {
 		begin_stop(ctl);
+	}
 }
 
 void rp_ctl_request_stop(struct rp_ctl *ctl)
@@ -294,7 +298,7 @@ static int create_server(struct rp_ctl *ctl)
 	server.accept_gzip = true;
 	server.limits.connections = ctl->conf->limits.connections;
 	server.limits.streams = ctl->conf->limits.streams_per_connection;
-	server.limits.message_bytes = etcd.request_bytes_max + (512u << 10);
+	server.limits.message_bytes = etcd.request_bytes_max + CTL_MESSAGE_OVERHEAD;
 	ctl->server = rp_grpc_server_new(ctl->loop, &server);
 	if (!ctl->server)
 		return -errno;
@@ -444,8 +448,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	ctl_admin_destroy(ctl);
 	proofs_free(ctl);
 	free(ctl->writes.chains);
-	rp_tls_config_unref(ctl->tls_server);
-	rp_tls_config_unref(ctl->tls_peer);
+	ctl_tls_free(&ctl->tls);
 	free(ctl->tls_listeners);
 	if (ctl->loop) {
 		rp_loop_task_cancel(&ctl->run_task);
@@ -457,6 +460,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 		rp_loop_signals_remove(&ctl->signals);
 	}
 	rp_loop_destroy(ctl->loop);
+	ctl_reload_destroy(ctl);
 	free(ctl);
 }
 
@@ -478,7 +482,7 @@ int rp_ctl_listen(struct rp_ctl *ctl, char *error, size_t error_size)
 		else
 			rp_conf_endpoint_format(&e, address, sizeof(address));
 		rc = rp_grpc_server_listen(
-			ctl->server, address, e.tls ? ctl->tls_server : NULL, &port);
+			ctl->server, address, e.tls ? ctl->tls.server : NULL, &port);
 		if (rc < 0) {
 			snprintf(error, error_size, "listen_client_urls: cannot listen on %s: %s",
 				address, strerror(-rc));

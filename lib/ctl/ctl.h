@@ -29,6 +29,10 @@ struct rp_loop;
 
 struct rp_ctl_config {
 	const struct rp_conf *conf; /**< borrow */
+	/** Where it came from, so that SIGHUP and Admin.Reload can read it again. borrow */
+	struct rp_conf_source source;
+	/** A reload was done: what the process has of its own, as its log, follows. May be NULL. */
+	void (*reconfigured)(const struct rp_conf *conf);
 	struct rp_node_record self; /**< node, boot, link endpoints, shards */
 	uint8_t cluster_uuid[RP_UUID_BYTES];
 	bool has_cluster;		      /**< false: peers with nobody */

@@ -475,6 +475,90 @@ out:
 	ringpost__v1__impair_request__free_unpacked(q, NULL);
 }
 
+/* ---- configuration ---- */
+
+static Ringpost__V1__Change **changes_of(
+	const struct rp_conf_changes *changes, bool fixed, Ringpost__V1__Change *out, size_t *count)
+{
+	Ringpost__V1__Change **list = calloc(changes->count + 1, sizeof(*list));
+
+	RP_ASSERT(list != NULL);
+	for (unsigned i = 0; i < changes->count; i++) {
+		const struct rp_conf_change *c = &changes->items[i];
+
+		if (c->fixed != fixed)
+			continue;
+		ringpost__v1__change__init(&out[i]);
+		out[i].knob = c->path;
+		out[i].was = c->was;
+		out[i].is = c->is;
+		list[(*count)++] = &out[i];
+	}
+	return list;
+}
+
+static void reload_reply(struct rp_grpc_call *call, const struct ctl_reload *r)
+{
+	Ringpost__V1__ReloadReply m = RINGPOST__V1__RELOAD_REPLY__INIT;
+	Ringpost__V1__Change *changes = calloc(r->changes.count + 1, sizeof(*changes));
+
+	m.messages = calloc(r->report.count + 1, sizeof(*m.messages));
+	RP_ASSERT(changes && m.messages);
+	for (unsigned i = 0; i < r->report.count; i++) {
+		char line[2048];
+
+		rp_conf_message_format(&r->report.messages[i], line, sizeof(line));
+		m.messages[m.n_messages] = strdup(line);
+		RP_ASSERT(m.messages[m.n_messages++] != NULL);
+	}
+	m.done = r->done;
+	if (r->done) {
+		m.changed = changes_of(&r->changes, false, changes, &m.n_changed);
+		m.kept = changes_of(&r->changes, true, changes, &m.n_kept);
+		m.unchanged = r->changes.same;
+	}
+	reply(call, &m.base);
+	for (size_t i = 0; i < m.n_messages; i++)
+		free(m.messages[i]);
+	free(m.messages);
+	free(m.changed);
+	free(m.kept);
+	free(changes);
+}
+
+static void on_reload(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	struct ctl_reload r;
+
+	if (!admitted(call))
+		return;
+	if (ctl->stop_phase > 0) {
+		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, "ringpost: the node is stopping");
+		return;
+	}
+	ctl_reload(ctl, &r);
+	reload_reply(call, &r);
+	ctl_reload_free(&r);
+}
+
+static void on_config(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_ctl *ctl = ctx;
+	Ringpost__V1__ConfigReply m = RINGPOST__V1__CONFIG_REPLY__INIT;
+	size_t size;
+	FILE *f;
+
+	if (!admitted(call))
+		return;
+	f = open_memstream(&m.yaml, &size);
+	RP_ASSERT(f != NULL);
+	rp_conf_dump_hidden(ctl->conf, f);
+	fclose(f);
+	reply(call, &m.base);
+	free(m.yaml);
+}
+
 static const struct rp_grpc_call_ops stats_ops = {
 	.on_message = on_stats, .on_cancel = on_admin_cancel};
 static const struct rp_grpc_call_ops connections_ops = {
@@ -483,6 +567,11 @@ static const struct rp_grpc_call_ops route_ops = {
 	.on_message = on_route, .on_cancel = on_admin_cancel};
 static const struct rp_grpc_call_ops impair_ops = {
 	.on_message = on_impair, .on_cancel = on_admin_cancel};
+
+static const struct rp_grpc_call_ops reload_ops = {
+	.on_message = on_reload, .on_cancel = on_admin_cancel};
+static const struct rp_grpc_call_ops config_ops = {
+	.on_message = on_config, .on_cancel = on_admin_cancel};
 
 int ctl_admin_create(struct rp_ctl *ctl)
 {
@@ -494,6 +583,8 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Connections", &connections_ops},
 		{"/ringpost.v1.Admin/Route", &route_ops},
 		{"/ringpost.v1.Admin/Impair", &impair_ops},
+		{"/ringpost.v1.Admin/Reload", &reload_ops},
+		{"/ringpost.v1.Admin/Config", &config_ops},
 	};
 	int rc = 0;
 

@@ -242,7 +242,7 @@ static void dial_now(struct ctl_peer *p)
 		return;
 	}
 	rp_conf_endpoint_format(&e, address, sizeof(address));
-	config.tls = e.tls ? ctl->tls_peer : NULL;
+	config.tls = e.tls ? ctl->tls.peer : NULL;
 	config.connect_timeout_ns = ctl->conf->election_timeout * RP_NS_PER_MS;
 	config.ping_interval_ns = ctl->conf->links.heartbeat_ms * RP_NS_PER_MS;
 	config.ping_timeout_ns = ctl->conf->links.dead_after_ms * RP_NS_PER_MS;
@@ -580,23 +580,76 @@ int ctl_peers_add(struct rp_ctl *ctl, const char *address, rp_repl_peer_id *id)
 	return *id == RP_REPL_NO_PEER ? -ENOSPC : 0;
 }
 
-int ctl_peers_create(struct rp_ctl *ctl)
+#define PEER_URL_BYTES 300
+
+/* The URLs of the peers that a configuration names; to be freed. */
+static char (
+	*peer_urls(struct rp_ctl *ctl, const struct rp_conf *conf, unsigned *count))[PEER_URL_BYTES]
 {
 	struct rp_conf_endpoint *peers = calloc(RP_PEERS_MAX, sizeof(*peers));
-	unsigned count;
+	char(*urls)[PEER_URL_BYTES] = calloc(RP_PEERS_MAX, sizeof(*urls));
 
-	RP_ASSERT(peers != NULL);
-	rp_loop_task_setup(&ctl->peer_task, peer_wishes, ctl);
-	count = ctl->config.has_cluster ? rp_conf_peers(ctl->conf, peers, RP_PEERS_MAX) : 0;
-	for (unsigned i = 0; i < count; i++) {
-		char address[280], url[300];
-		rp_repl_peer_id id;
+	RP_ASSERT(peers && urls);
+	*count = ctl->config.has_cluster ? rp_conf_peers(conf, peers, RP_PEERS_MAX) : 0;
+	for (unsigned i = 0; i < *count; i++) {
+		char address[280];
 
 		rp_conf_endpoint_format(&peers[i], address, sizeof(address));
-		snprintf(url, sizeof(url), "%s%s", peers[i].tls ? "https://" : "http://", address);
-		ctl_peers_add(ctl, url, &id);
+		snprintf(urls[i], sizeof(urls[i]), "%s%s", peers[i].tls ? "https://" : "http://",
+			address);
 	}
 	free(peers);
+	return urls;
+}
+
+static bool url_among(const char *url, char (*urls)[PEER_URL_BYTES], unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(url, urls[i]) == 0)
+			return true;
+	return false;
+}
+
+static void remove_url(struct rp_ctl *ctl, const char *url)
+{
+	struct rp_repl_peer_info info;
+
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
+		if (rp_repl_peer_get(rp_control_repl(ctl->control), i, &info) && !info.self &&
+			strcmp(info.address, url) == 0)
+			rp_control_peer_remove(ctl->control, i, ctl_now(ctl));
+}
+
+unsigned ctl_peers_change(struct rp_ctl *ctl, const struct rp_conf *was, const struct rp_conf *is)
+{
+	unsigned old_count, new_count, failed = 0;
+	char(*old)[PEER_URL_BYTES] = peer_urls(ctl, was, &old_count);
+	char(*new)[PEER_URL_BYTES] = peer_urls(ctl, is, &new_count);
+	rp_repl_peer_id id;
+
+	/* Those that go make room for those that come. */
+	for (unsigned i = 0; i < old_count; i++)
+		if (!url_among(old[i], new, new_count))
+			remove_url(ctl, old[i]);
+	for (unsigned i = 0; i < new_count; i++)
+		if (!url_among(new[i], old, old_count))
+			failed += ctl_peers_add(ctl, new[i], &id) != 0;
+	free(old);
+	free(new);
+	ctl_kick(ctl);
+	return failed;
+}
+
+int ctl_peers_create(struct rp_ctl *ctl)
+{
+	unsigned count;
+	char(*urls)[PEER_URL_BYTES] = peer_urls(ctl, ctl->conf, &count);
+	rp_repl_peer_id id;
+
+	rp_loop_task_setup(&ctl->peer_task, peer_wishes, ctl);
+	for (unsigned i = 0; i < count; i++)
+		ctl_peers_add(ctl, urls[i], &id);
+	free(urls);
 	return 0;
 }
 

@@ -19,6 +19,8 @@
 #define CTL_NONCE_BYTES 32
 #define CTL_MAC_BYTES 32
 #define CTL_PENDING_BITS 12
+/** What a gRPC message may have above the largest request. */
+#define CTL_MESSAGE_OVERHEAD (512u << 10)
 
 /** Where a dial of a peer stands. */
 enum ctl_peer_state {
@@ -77,8 +79,15 @@ struct ctl_wait {
 	void *who;
 };
 
+/** Certificates, keys and authorities, loaded. */
+struct ctl_tls {
+	struct rp_tls_config *server, *peer; /**< NULL: not wanted */
+	uint64_t stamp;			     /**< of the files: it changes when one does */
+};
+
 struct rp_ctl {
-	const struct rp_conf *conf;
+	const struct rp_conf *conf;  /**< the one in force */
+	struct rp_conf *conf_loaded; /**< the same, when it came by a reload; ours to free */
 	struct rp_ctl_config config; /**< secrets and pointers borrowed */
 	uint64_t cluster_id;
 	struct rp_loop *loop;
@@ -96,9 +105,7 @@ struct rp_ctl {
 	struct rp_etcd_backend backend;
 	struct rp_etcd_peer_backend peer_backend;
 	struct rp_control *control;
-	struct rp_tls_config *tls_server, *tls_peer;
-	/** Of the TLS files, as of their last load: a change of it loads them anew. */
-	uint64_t tls_stamp;
+	struct ctl_tls tls;
 	int *tls_listeners; /**< as many as there are listen_client_urls */
 	unsigned tls_listener_count;
 	struct ctl_peer *peers[RP_PEERS_MAX];
@@ -119,7 +126,7 @@ struct rp_ctl {
 	struct rp_impair_spec impair_spec;
 	bool impair_busy;
 	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
-	struct rp_grpc_method admin_methods[4];
+	struct rp_grpc_method admin_methods[6];
 	struct rp_http_handler metrics_handler;
 
 	/* The end. */
@@ -138,6 +145,11 @@ void ctl_kick(struct rp_ctl *ctl);
 int ctl_peers_create(struct rp_ctl *ctl);
 void ctl_peers_destroy(struct rp_ctl *ctl);
 int ctl_peers_add(struct rp_ctl *ctl, const char *address, rp_repl_peer_id *id);
+/**
+ * Hangs up on the peers that `was` names and `is` does not, and dials the reverse. Members that
+ * were added or removed by a call stay so. Returns how many found no room.
+ */
+unsigned ctl_peers_change(struct rp_ctl *ctl, const struct rp_conf *was, const struct rp_conf *is);
 int ctl_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struct rp_span bytes,
 	uint64_t token);
 void ctl_peer_dial(void *ctx, rp_repl_peer_id peer, const char *address);
@@ -173,10 +185,24 @@ void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token);
 void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
 /* ctl_tls.c */
 int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size);
-/** New connections use what the files hold now; when that is no good, what they used before. */
-void ctl_tls_reload(struct rp_ctl *ctl);
-/** Reloads when a file has changed. */
+/** What the files of `c` hold now. 0; -EINVAL with a text, -ENOMEM: nothing is to be freed. */
+int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size_t error_size);
+void ctl_tls_free(struct ctl_tls *tls);
+/** take: new connections use it; those that are open keep what they have. */
+void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls);
+/** Loads anew when a file has changed; what is no good is logged and changes nothing. */
 void ctl_tls_check(struct rp_ctl *ctl);
+
+/* ctl_reload.c */
+struct ctl_reload {
+	bool done; /**< else there is an error in the report, and nothing has changed */
+	struct rp_conf_report report;
+	struct rp_conf_changes changes;
+};
+/** Reads the configuration again and uses it; logs what came of it. */
+void ctl_reload(struct rp_ctl *ctl, struct ctl_reload *r);
+void ctl_reload_free(struct ctl_reload *r);
+void ctl_reload_destroy(struct rp_ctl *ctl);
 
 /* ctl_metrics.c */
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m);

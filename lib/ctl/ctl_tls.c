@@ -43,9 +43,7 @@ static uint64_t stamp_of(const struct rp_conf *c)
 	return h;
 }
 
-/* New configurations of what is wanted. 0, or -EINVAL with a text and neither of them. */
-static int load(const struct rp_conf *c, struct rp_tls_config **server, struct rp_tls_config **peer,
-	char *error, size_t error_size)
+int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size_t error_size)
 {
 	struct rp_grpc_tls_files server_files = {
 		.cert = c->tls.cert_file,
@@ -60,7 +58,7 @@ static int load(const struct rp_conf *c, struct rp_tls_config **server, struct r
 		.ca = c->tls.peer_ca_file,
 	};
 
-	*server = *peer = NULL;
+	*tls = (struct ctl_tls){.stamp = stamp_of(c)};
 	if (wants_server(c)) {
 		const char **suites = calloc(c->tls.cipher_suites.count + 1, sizeof(*suites));
 
@@ -70,20 +68,26 @@ static int load(const struct rp_conf *c, struct rp_tls_config **server, struct r
 			suites[i] = c->tls.cipher_suites.items[i];
 		if (c->tls.cipher_suites.count > 0)
 			server_files.suites = suites;
-		*server = rp_grpc_tls_server(&server_files, error, error_size);
+		tls->server = rp_grpc_tls_server(&server_files, error, error_size);
 		free(suites);
-		if (!*server)
+		if (!tls->server)
 			return -EINVAL;
 	}
 	if (c->tls.peer_ca_file[0] != '\0') {
-		*peer = rp_grpc_tls_client(&peer_files, error, error_size);
-		if (!*peer) {
-			rp_tls_config_unref(*server);
-			*server = NULL;
+		tls->peer = rp_grpc_tls_client(&peer_files, error, error_size);
+		if (!tls->peer) {
+			ctl_tls_free(tls);
 			return -EINVAL;
 		}
 	}
 	return 0;
+}
+
+void ctl_tls_free(struct ctl_tls *tls)
+{
+	rp_tls_config_unref(tls->server);
+	rp_tls_config_unref(tls->peer);
+	tls->server = tls->peer = NULL;
 }
 
 int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size)
@@ -92,33 +96,30 @@ int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size)
 		calloc(ctl->conf->listen_client_urls.count + 1, sizeof(*ctl->tls_listeners));
 	if (!ctl->tls_listeners)
 		return -ENOMEM;
-	ctl->tls_stamp = stamp_of(ctl->conf);
-	return load(ctl->conf, &ctl->tls_server, &ctl->tls_peer, error, error_size);
+	return ctl_tls_load(ctl->conf, &ctl->tls, error, error_size);
 }
 
-void ctl_tls_reload(struct rp_ctl *ctl)
+void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls)
 {
-	struct rp_tls_config *server, *peer;
-	char error[256] = "";
-
-	ctl->tls_stamp = stamp_of(ctl->conf);
-	if (!ctl->tls_server && !ctl->tls_peer)
-		return;
-	if (load(ctl->conf, &server, &peer, error, sizeof(error)) != 0) {
-		RP_LOG(RP_LOG_NODE, RP_LOG_ERROR, "certificates stay as they are: %s", error);
-		return;
-	}
 	for (unsigned i = 0; i < ctl->tls_listener_count; i++)
-		rp_grpc_server_set_tls(ctl->server, ctl->tls_listeners[i], server);
-	rp_tls_config_unref(ctl->tls_server);
-	rp_tls_config_unref(ctl->tls_peer);
-	ctl->tls_server = server;
-	ctl->tls_peer = peer;
-	RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "certificates loaded anew");
+		rp_grpc_server_set_tls(ctl->server, ctl->tls_listeners[i], tls->server);
+	ctl_tls_free(&ctl->tls);
+	ctl->tls = *tls;
 }
 
 void ctl_tls_check(struct rp_ctl *ctl)
 {
-	if ((ctl->tls_server || ctl->tls_peer) && stamp_of(ctl->conf) != ctl->tls_stamp)
-		ctl_tls_reload(ctl);
+	struct ctl_tls tls;
+	char error[256] = "";
+
+	if ((!ctl->tls.server && !ctl->tls.peer) || stamp_of(ctl->conf) == ctl->tls.stamp)
+		return;
+	if (ctl_tls_load(ctl->conf, &tls, error, sizeof(error)) == 0) {
+		ctl_tls_use(ctl, &tls);
+		RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "certificates loaded anew");
+		return;
+	}
+	/* Not said again before the files change again. */
+	ctl->tls.stamp = tls.stamp;
+	RP_LOG(RP_LOG_NODE, RP_LOG_ERROR, "certificates stay as they are: %s", error);
 }

@@ -339,6 +339,11 @@ void rp_deliver_set_fallback(struct rp_deliver *d, bool on, uint64_t now_ns)
 	}
 }
 
+void rp_deliver_raise_message_bytes(struct rp_deliver *d, uint32_t message_bytes_max)
+{
+	d->config.message_bytes_max = RP_MAX(d->config.message_bytes_max, message_bytes_max);
+}
+
 void rp_deliver_peer_remove(struct rp_deliver *d, uint64_t node, uint64_t now_ns)
 {
 	struct dl_peer *p = node != 0 ? dl_peer_of(d, node) : NULL;

@@ -219,6 +219,11 @@ void rp_deliver_peer_down(struct rp_deliver *d, uint64_t node, uint64_t now_ns);
 int rp_deliver_set_unary(struct rp_deliver *d, uint64_t node, bool available, uint64_t now_ns);
 /** deliver.unary_fallback changed. */
 void rp_deliver_set_fallback(struct rp_deliver *d, bool on, uint64_t now_ns);
+/**
+ * limits.message_bytes rose. A smaller value changes nothing: what was taken under the old limit
+ * must still reach its consumer, and new messages are measured where they come in.
+ */
+void rp_deliver_raise_message_bytes(struct rp_deliver *d, uint32_t message_bytes_max);
 /** The peer is dead or removed: everything for it comes back by on_lost, and it is forgotten. */
 void rp_deliver_peer_remove(struct rp_deliver *d, uint64_t node, uint64_t now_ns);
 

@@ -430,6 +430,9 @@ static void states_run(struct rp_control *c)
 
 		for (uint32_t i = 0; i < c->shards; i++)
 			control_send(c, i, &m);
+		/* One that was gone is known to no shard: where its links listen is told anew. */
+		if (s->id != c->self.node && s->state == RP_NODE_IN_PROGRESS)
+			control_publish_node(c, s->id);
 		/* A peer that fell away was hung up on, whoever began it. */
 		if (s->id != c->self.node && s->state < RP_NODE_IN_PROGRESS)
 			set_unary(c, s->id, false);
@@ -480,6 +483,34 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now)
 	if (more || !rp_list_empty(&c->writes_done) || !rp_list_empty(&c->states))
 		next_ns = now.ns;
 	return RP_MIN(next_ns, rp_repl_next_ns(c->repl));
+}
+
+void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_SET_LIMITS,
+		.value = limits->message_bytes,
+		.count = limits->queue_depth,
+		.idx = limits->queue_bytes,
+		.revision = limits->resume_ns,
+		.token = limits->idle_ns,
+		.node = limits->spin_ns,
+		.flags = limits->unary_fallback};
+
+	for (uint32_t s = 0; s < c->shards; s++)
+		control_send(c, s, &m);
+	if (limits->auto_compaction_ns == c->auto_compaction_ns)
+		return;
+	/* Samples taken at another pace say nothing of how old a revision is. */
+	c->auto_compaction_ns = limits->auto_compaction_ns;
+	c->sample_at_ns = 0;
+	memset(c->samples, 0, sizeof(c->samples));
+}
+
+void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now)
+{
+	c->now = now;
+	snprintf(c->self.name, sizeof(c->self.name), "%s", name);
+	control_write_self(c);
 }
 
 void rp_control_stop(struct rp_control *c, uint32_t phase)

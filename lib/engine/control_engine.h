@@ -215,6 +215,20 @@ void rp_control_peer_result(struct rp_control *c, uint64_t token, bool failed,
 int rp_control_on_request(struct rp_control *c, uint64_t from, enum rp_repl_kind kind,
 	struct rp_span bytes, struct rp_span *answer, struct rp_repl_now now);
 
+/** What a new configuration changes in a running node; all of it is set. */
+struct rp_control_limits {
+	uint32_t message_bytes, queue_depth;
+	uint64_t queue_bytes;
+	uint64_t resume_ns, idle_ns; /**< of consumers and queues */
+	uint64_t spin_ns;	     /**< of a shard, before it sleeps */
+	bool unary_fallback;
+	uint64_t auto_compaction_ns; /**< 0 = never */
+};
+/** Tells every shard, behind all that was sent to it before. */
+void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits);
+/** The node's name in its record, from which the others have it. borrow. */
+void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now);
+
 /** Asks every shard to refuse new puts (1), then to close its links (2). */
 void rp_control_stop(struct rp_control *c, uint32_t phase);
 /** Asks a shard to fill `buffer`; ops->snapshot_done() follows. 0 or -EAGAIN. */

@@ -120,6 +120,8 @@ void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *ev
 	uint32_t count, uint64_t origin);
 /** Tells the shards what changed, as far as their rings have room. True: more is left. */
 bool control_publish_run(struct rp_control *c);
+/** Tells the shards what the node's record says, which did not change: they forgot it. */
+void control_publish_node(struct rp_control *c, uint64_t node);
 void control_publish_free(struct rp_control *c);
 void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch);
 void control_on_released(struct rp_control *c, struct rp_span name, uint32_t epoch);

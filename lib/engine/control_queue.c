@@ -499,6 +499,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_SET_NODE:
 	case RP_XMSG_SET_PEER:
 	case RP_XMSG_SET_UNARY:
+	case RP_XMSG_SET_LIMITS:
 	case RP_XMSG_UNARY_IN:
 	case RP_XMSG_UNARY_RESULT:
 	case RP_XMSG_SNAPSHOT:

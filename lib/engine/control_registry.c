@@ -32,6 +32,15 @@ static bool has_prefix(struct rp_span key, const char *prefix)
 	return key.length >= n && memcmp(key.data, prefix, n) == 0;
 }
 
+static void publish_later(struct rp_control *c, struct rp_span key)
+{
+	struct control_publish *p = control_alloc(sizeof(*p) + key.length);
+
+	p->length = (uint16_t)key.length;
+	memcpy(p->key, key.data, key.length);
+	rp_list_push_back(&c->publish, &p->node);
+}
+
 void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *events,
 	uint32_t count, uint64_t origin)
 {
@@ -39,7 +48,6 @@ void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *ev
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct rp_span key = rp_kv_version_key(events[i].kv);
-		struct control_publish *p;
 		struct rp_route_key k;
 
 		if (key.length > RP_REGISTRY_KEY_BYTES_MAX)
@@ -47,11 +55,16 @@ void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *ev
 		rp_route_key_parse(&k, key.data, key.length);
 		if (!rp_route_key_is_registry(&k) && !has_prefix(key, RP_CONTROL_NODE_PREFIX))
 			continue;
-		p = control_alloc(sizeof(*p) + key.length);
-		p->length = (uint16_t)key.length;
-		memcpy(p->key, key.data, key.length);
-		rp_list_push_back(&c->publish, &p->node);
+		publish_later(c, key);
 	}
+}
+
+void control_publish_node(struct rp_control *c, uint64_t node)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), RP_CONTROL_NODE_PREFIX "%" PRIu64, node);
+	publish_later(c, span_of(key));
 }
 
 static struct rp_span live_value(struct rp_control *c, struct rp_span key)

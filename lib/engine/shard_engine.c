@@ -404,6 +404,21 @@ static void on_peer_state(struct rp_engine *e, const struct rp_xmsg *m, uint64_t
 	engine_peer_link(e, m->node, m->value, now_ns);
 }
 
+static void on_set_limits(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
+{
+	struct rp_queue_limits limits = {
+		.message_bytes_max = m->value,
+		.queue_depth_max = m->count,
+		.queue_bytes_max = m->idx,
+		.resume_ns = m->revision,
+		.idle_ns = m->token,
+	};
+
+	rp_queue_set_limits(e->queues, &limits);
+	rp_deliver_raise_message_bytes(e->deliver, m->value);
+	rp_deliver_set_fallback(e->deliver, m->flags & 1, now_ns);
+}
+
 static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg done = {.type = RP_XMSG_SNAPSHOT_DONE, .token = m->token};
@@ -466,6 +481,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		return;
 	case RP_XMSG_SNAPSHOT:
 		on_snapshot(e, m, now_ns);
+		return;
+	case RP_XMSG_SET_LIMITS:
+		on_set_limits(e, m, now_ns);
 		return;
 	case RP_XMSG_STOP:
 		on_stop(e, m, now_ns);

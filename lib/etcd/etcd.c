@@ -224,6 +224,11 @@ void rp_etcd_set_limits(struct rp_etcd *e, uint32_t request_bytes_max)
 	set_message_limits(e);
 }
 
+void rp_etcd_set_token_ttl(struct rp_etcd *e, uint64_t token_ttl_ns)
+{
+	e->config.token_ttl_ns = token_ttl_ns;
+}
+
 static void compactions_run(struct rp_etcd *e)
 {
 	struct rp_list *n;

@@ -255,6 +255,8 @@ void rp_etcd_destroy(struct rp_etcd *e);
 void rp_etcd_set_term(struct rp_etcd *e, uint64_t raft_term);
 /** Member and cluster id may change only before the first call. */
 void rp_etcd_set_limits(struct rp_etcd *e, uint32_t request_bytes_max);
+/** Of tokens that are made, or of simple ones used, from now on. 0 = 300 s. */
+void rp_etcd_set_token_ttl(struct rp_etcd *e, uint64_t token_ttl_ns);
 
 /**
  * Timers, waiting calls, compactions that are waited for. Returns when it wants to be called again

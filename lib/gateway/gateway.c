@@ -488,6 +488,12 @@ struct rp_gateway *rp_gateway_new(struct rp_grpc_server *server,
 	return NULL;
 }
 
+void rp_gateway_set_calls_max(struct rp_gateway *gateway, uint32_t calls_max)
+{
+	gateway->calls_max = calls_max;
+	waiting_begin(gateway);
+}
+
 void rp_gateway_destroy(struct rp_gateway *gateway)
 {
 	free(gateway);

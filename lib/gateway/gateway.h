@@ -28,5 +28,7 @@ struct rp_grpc_server;
  */
 struct rp_gateway *rp_gateway_new(struct rp_grpc_server *server,
 	const ProtobufCServiceDescriptor *const *services, uint32_t calls_max);
+/** Those that go on above a smaller number end as they would; those that wait get a larger one. */
+void rp_gateway_set_calls_max(struct rp_gateway *gateway, uint32_t calls_max);
 /** NULL is fine. */
 void rp_gateway_destroy(struct rp_gateway *gateway);

@@ -86,6 +86,14 @@ struct rp_grpc_server *rp_grpc_server_new(
 	return server;
 }
 
+void rp_grpc_server_set_limits(struct rp_grpc_server *server, uint32_t connections,
+	uint32_t streams, uint32_t message_bytes)
+{
+	server->config.limits.connections = connections;
+	server->config.limits.streams = streams;
+	server->config.limits.message_bytes = message_bytes;
+}
+
 static void listener_destroy(struct grpc_listener *l)
 {
 	for (unsigned i = 0; i < l->socket_count; i++) {

@@ -158,6 +158,13 @@ struct rp_grpc_server_stats {
 
 struct rp_grpc_server_config rp_grpc_server_config_default(void);
 
+/**
+ * New values of limits.connections, limits.streams and limits.message_bytes. Connections that are
+ * open stay, and keep the number of streams that they were told.
+ */
+void rp_grpc_server_set_limits(struct rp_grpc_server *server, uint32_t connections,
+	uint32_t streams, uint32_t message_bytes);
+
 /** Borrows `loop`; copies `config`. NULL and errno. */
 struct rp_grpc_server *rp_grpc_server_new(
 	struct rp_loop *loop, const struct rp_grpc_server_config *config);

@@ -30,7 +30,8 @@
 #define QUEUE_MBUFS_MIN 4096
 
 struct rp_node {
-	const struct rp_conf *conf;
+	const struct rp_conf *conf; /**< of the start */
+	struct rp_node_reload reload;
 	struct rp_conf_plan plan;
 	uint8_t uuid[RP_UUID_BYTES], cluster_uuid[RP_UUID_BYTES];
 	uint64_t id, boot;
@@ -504,6 +505,8 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 {
 	struct rp_ctl_config c = {
 		.conf = n->conf,
+		.source = n->reload.source,
+		.reconfigured = n->reload.reconfigured,
 		.has_cluster = n->conf->cluster[0] != '\0',
 		.secret = n->secret,
 		.secret_length = n->secret_length,
@@ -556,7 +559,8 @@ static int create_all(struct rp_node *n, bool shards_float, const struct failure
 }
 
 struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_plan *plan,
-	bool shards_float, int *exit_code, char *error, size_t error_size)
+	const struct rp_node_reload *reload, bool shards_float, int *exit_code, char *error,
+	size_t error_size)
 {
 	struct failure f = {exit_code, error, error_size};
 	struct rp_node *n = calloc(1, sizeof(*n));
@@ -566,6 +570,8 @@ struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_
 	*exit_code = RP_EXIT_START;
 	n->conf = conf;
 	n->plan = *plan;
+	if (reload)
+		n->reload = *reload;
 	n->shards = plan->shards_count;
 	n->link_shard = n->shards > 1 && conf->links.skip_shard_zero ? 1 : 0;
 	if (create_all(n, shards_float, &f) == 0)

@@ -21,13 +21,21 @@ struct rp_node;
 
 #define RP_NODE_ERROR_SIZE 1024
 
+/** How the configuration of a running node is read again, by SIGHUP and `ringpostctl reload`. */
+struct rp_node_reload {
+	struct rp_conf_source source; /**< borrow its texts for the node's life */
+	/** One is in force: what the process has of its own, as its log, follows. May be NULL. */
+	void (*reconfigured)(const struct rp_conf *conf);
+};
+
 /**
- * borrow: `conf` for the node's life. `shards_float`: the shards may run on every CPU (the plan's
- * CPUs are only a choice of auto). NULL with *exit_code (enum rp_exit) and `error` filled: cause,
- * evidence, remedy.
+ * borrow: `conf` for the node's life. `reload` may be NULL: the configuration stays as it is.
+ * `shards_float`: the shards may run on every CPU (the plan's CPUs are only a choice of auto). NULL
+ * with *exit_code (enum rp_exit) and `error` filled: cause, evidence, remedy.
  */
 struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_plan *plan,
-	bool shards_float, int *exit_code, char *error, size_t error_size);
+	const struct rp_node_reload *reload, bool shards_float, int *exit_code, char *error,
+	size_t error_size);
 /** Returns an enum rp_exit. */
 int rp_node_run(struct rp_node *node);
 /** Any thread, and a signal handler. */

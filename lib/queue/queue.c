@@ -188,14 +188,13 @@ void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns)
 	qs->stop_cursor = 0;
 }
 
-void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config)
+void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *limits)
 {
-	if (config->message_bytes_max)
-		qs->config.message_bytes_max = config->message_bytes_max;
-	if (config->queue_depth_max)
-		qs->config.queue_depth_max = config->queue_depth_max;
-	if (config->queue_bytes_max)
-		qs->config.queue_bytes_max = config->queue_bytes_max;
+	qs->config.message_bytes_max = limits->message_bytes_max;
+	qs->config.queue_depth_max = limits->queue_depth_max;
+	qs->config.queue_bytes_max = limits->queue_bytes_max;
+	qs->config.resume_ns = limits->resume_ns;
+	qs->config.idle_ns = limits->idle_ns;
 }
 
 /* ---- insight ---- */

@@ -196,9 +196,16 @@ void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns);
 void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns);
 /** After rp_queue_stop(): something is still to be handed over, and there is a node to take it. */
 bool rp_queue_is_moving(const struct rp_queues *qs);
-/** Limits that may change live: message_bytes_max, queue_depth_max, queue_bytes_max; 0 = as it is.
+/** What may change in a running node; as struct rp_queue_config has it. */
+struct rp_queue_limits {
+	uint32_t message_bytes_max, queue_depth_max;
+	uint64_t queue_bytes_max, resume_ns, idle_ns;
+};
+/**
+ * All of them are in force from now on. What a queue holds above them stays, and nothing is taken
+ * until it is below; a wait that has begun keeps its end.
  */
-void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_config *config);
+void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *limits);
 
 /* ---- what control publishes ---- */
 

@@ -472,6 +472,22 @@ void rp_repl_peer_remove(struct rp_repl *r, rp_repl_peer_id peer, struct rp_repl
 	repl_settle(r);
 }
 
+void rp_repl_set_times(struct rp_repl *r, const struct rp_repl_times *times, struct rp_repl_now now)
+{
+	uint64_t latest_ns;
+
+	r->now = now;
+	r->config.ack_ms = times->ack_ms;
+	r->config.sync_s = times->sync_s;
+	r->config.tombstone_s = times->tombstone_s;
+	r->config.tombstone_max_s = times->tombstone_max_s;
+	r->config.max_skew_s = times->max_skew_s;
+	/* A day's wait for the next comparison does not outlive the day's setting. */
+	latest_ns = now.ns + times->sync_s * RP_NS_PER_S;
+	for (struct repl_peer *p = r->peers; p < r->peers + r->slots; p++)
+		p->sync_at_ns = RP_MIN(p->sync_at_ns, latest_ns);
+}
+
 void rp_repl_start(struct rp_repl *r, struct rp_repl_now now)
 {
 	r->now = now;

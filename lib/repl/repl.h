@@ -168,6 +168,13 @@ void rp_repl_destroy(struct rp_repl *r);
 rp_repl_peer_id rp_repl_peer_add(struct rp_repl *r, const char *address, struct rp_repl_now now);
 /** MemberRemove, reconfiguration: hangup, GONE. */
 void rp_repl_peer_remove(struct rp_repl *r, rp_repl_peer_id peer, struct rp_repl_now now);
+/** Those of the configuration that may change while it runs, as struct rp_repl_config has them. */
+struct rp_repl_times {
+	uint32_t ack_ms, sync_s, tombstone_s, tombstone_max_s, max_skew_s;
+};
+/** In force from now on; a wait that has begun keeps its end. */
+void rp_repl_set_times(
+	struct rp_repl *r, const struct rp_repl_times *times, struct rp_repl_now now);
 void rp_repl_start(struct rp_repl *r, struct rp_repl_now now);
 
 /**

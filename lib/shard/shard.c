@@ -150,6 +150,8 @@ static bool turn_rings(struct rp_shard *s, uint64_t now_ns)
 		}
 		if (m[i].type == RP_XMSG_SNAPSHOT)
 			fill_snapshot(s, m[i].pointer);
+		if (m[i].type == RP_XMSG_SET_LIMITS)
+			s->idle_spin_ns = m[i].node;
 		rp_engine_on_xmsg(s->engine,
 			from[i] == RP_XCORE_CONTROL ? RP_ENGINE_CONTROL : from[i], &m[i], now_ns);
 	}

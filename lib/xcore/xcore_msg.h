@@ -42,6 +42,10 @@ struct rte_mbuf;
 	X(SNAPSHOT, N)       /* token, pointer = buffer that the shard fills. SNAPSHOT_DONE */     \
 	X(IMPAIR, N)         /* value = port, pointer = struct rp_impair_spec (borrow till done).  \
 	                        SNAPSHOT_DONE */                                                   \
+	X(SET_LIMITS, N)     /* value = bytes of a message, count = messages and idx = bytes of a  \
+	                        queue, revision = ns a consumer may take to return, token = ns    \
+	                        until an idle queue ends, node = ns of spinning, flags = 1: unary  \
+	                        fallback */                                                        \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
 	/* shard -> control */                                                                     \
 	X(ANSWER, R)         /* token, status, count, idx, revision, tail_length,                   \

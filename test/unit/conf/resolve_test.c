@@ -135,7 +135,7 @@ static void test_reload_same(void **state)
 	host_is(4, 1024);
 	assert_int_equal(resolve(""), 0);
 	rp_conf_load_text("t", "", 0, 1, argv, &again, &r);
-	assert_int_equal(rp_conf_keep_fixed(&conf, &again, &r), 0);
+	assert_int_equal(rp_conf_keep_fixed(&conf, &again, &r, NULL), 0);
 	assert_int_equal(again.dpdk.memory_mib, conf.dpdk.memory_mib);
 	assert_string_equal(again.shards.cpus, conf.shards.cpus);
 	rp_conf_free(&again);

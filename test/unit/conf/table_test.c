@@ -297,7 +297,7 @@ static void test_keep_fixed(void **state)
 	load_or_fail(&conf_b, "name: new\nlinks: {listen: 2}\nlimits: {queue_depth: 3}\nports:\n"
 			      "  - {device: c, ipv4: 10.0.0.1/24}\n");
 	/* listen, ports, and the first port's device; the second port comes back whole */
-	rp_conf_keep_fixed(&conf_a, &conf_b, &r);
+	rp_conf_keep_fixed(&conf_a, &conf_b, &r, NULL);
 	assert_string_equal(conf_b.name, "new");
 	assert_int_equal(conf_b.limits.queue_depth, 3);
 	assert_int_equal(conf_b.links.listen, 1);

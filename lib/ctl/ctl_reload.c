@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A new configuration in a running node (spec/cluster.md, Configuration). Everything that can fail
+ * comes first: file, checks, certificates. What follows cannot, so a reload is done or not done.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <base/assert.h>
+#include <base/log.h>
+#include <ctl/ctl_priv.h>
+#include <gateway/gateway.h>
+
+/* ---- use ---- */
+
+static void use_limits(struct rp_ctl *ctl, const struct rp_conf *c)
+{
+	uint32_t message_bytes = (uint32_t)rp_conf_message_bytes(c);
+	struct rp_control_limits limits = {
+		.message_bytes = message_bytes,
+		.queue_depth = c->limits.queue_depth,
+		.queue_bytes = c->limits.queue_bytes,
+		.resume_ns = c->queues.resume_ms * RP_NS_PER_MS,
+		.idle_ns = c->queues.idle_s * RP_NS_PER_S,
+		.spin_ns = c->shards.idle_spin_us * RP_NS_PER_US,
+		.unary_fallback = c->deliver.unary_fallback,
+		.auto_compaction_ns = c->kv.auto_compaction_s * RP_NS_PER_S,
+	};
+	struct rp_repl_times times = {
+		.ack_ms = c->repl.ack_ms,
+		.sync_s = c->repl.sync_s,
+		.tombstone_s = c->repl.tombstone_s,
+		.tombstone_max_s = c->repl.tombstone_max_s,
+		.max_skew_s = c->repl.max_skew_s,
+	};
+
+	rp_control_set_limits(ctl->control, &limits);
+	rp_repl_set_times(rp_control_repl(ctl->control), &times, ctl_now(ctl));
+	rp_kv_set_limits(rp_control_kv(ctl->control), c->quota_backend_bytes, c->max_txn_ops);
+	rp_etcd_set_limits(ctl->etcd, message_bytes);
+	rp_grpc_server_set_limits(ctl->server, c->limits.connections,
+		c->limits.streams_per_connection, message_bytes + CTL_MESSAGE_OVERHEAD);
+	rp_gateway_set_calls_max(ctl->gateway, c->limits.streams_per_connection);
+}
+
+static void use_name(struct rp_ctl *ctl, const char *name)
+{
+	char *own = ctl->config.self.name;
+
+	if (strncmp(own, name, sizeof(ctl->config.self.name) - 1) == 0)
+		return;
+	snprintf(own, sizeof(ctl->config.self.name), "%s", name);
+	rp_control_set_name(ctl->control, own, ctl_now(ctl));
+}
+
+/* take: `next`, which is in force from now on. What reads ctl->conf when it needs it (a dial, the
+ * end) needs no word here. */
+static void use(struct rp_ctl *ctl, struct rp_conf *next)
+{
+	unsigned failed = ctl_peers_change(ctl, ctl->conf, next);
+
+	if (failed > 0)
+		RP_LOG(RP_LOG_CONF, RP_LOG_ERROR,
+			"%u peers found no room among those that were added as members", failed);
+	use_limits(ctl, next);
+	use_name(ctl, next->name);
+	rp_etcd_set_term(ctl->etcd, next->term);
+	rp_etcd_set_token_ttl(ctl->etcd, next->auth.token_ttl_s * RP_NS_PER_S);
+	ctl->conf = next;
+	ctl_reload_destroy(ctl);
+	ctl->conf_loaded = next;
+	if (ctl->config.reconfigured)
+		ctl->config.reconfigured(next);
+	ctl_kick(ctl);
+}
+
+/* ---- read ---- */
+
+/* 0 with the certificates, or an error in the report. */
+static int read_all(
+	struct rp_ctl *ctl, struct rp_conf *next, struct ctl_tls *tls, struct ctl_reload *r)
+{
+	char error[256] = "";
+	int rc;
+
+	if (!ctl->config.source.argv) {
+		rp_conf_report_error(
+			&r->report, "", "this node was not started from a file or flags");
+		return -EINVAL;
+	}
+	rc = rp_conf_reload(ctl->conf, &ctl->config.source, next, &r->report, &r->changes);
+	if (rc == -ENOMEM)
+		rp_conf_report_error(&r->report, "", "out of memory");
+	if (rc != 0)
+		return rc;
+	rc = ctl_tls_load(next, tls, error, sizeof(error));
+	if (rc != 0)
+		rp_conf_report_error(&r->report, "tls", error[0] ? error : strerror(-rc));
+	return rc;
+}
+
+static void log_messages(const struct rp_conf_report *report)
+{
+	for (unsigned i = 0; i < report->count; i++) {
+		char line[900];
+		bool error = report->messages[i].severity == RP_CONF_ERROR;
+
+		rp_conf_message_format(&report->messages[i], line, sizeof(line));
+		RP_LOG(RP_LOG_CONF, error ? RP_LOG_ERROR : RP_LOG_WARNING, "%s", line);
+	}
+}
+
+static void log_outcome(const struct ctl_reload *r)
+{
+	for (unsigned i = 0; r->done && i < r->changes.count; i++) {
+		const struct rp_conf_change *c = &r->changes.items[i];
+
+		if (c->fixed)
+			RP_LOG(RP_LOG_CONF, RP_LOG_WARNING,
+				"%s: %.200s stays, %.200s wants a restart", c->path, c->was, c->is);
+		else
+			RP_LOG(RP_LOG_CONF, RP_LOG_INFO, "%s: %.200s -> %.200s", c->path, c->was,
+				c->is);
+	}
+	if (r->done)
+		RP_LOG(RP_LOG_CONF, RP_LOG_INFO,
+			"configuration read again: %u changed, %u want a restart, %u as before",
+			r->changes.live, r->changes.fixed, r->changes.same);
+	else
+		RP_LOG(RP_LOG_CONF, RP_LOG_ERROR,
+			"configuration read again: %u errors, nothing has changed",
+			r->report.errors);
+}
+
+void ctl_reload(struct rp_ctl *ctl, struct ctl_reload *r)
+{
+	struct rp_conf *next = calloc(1, sizeof(*next));
+	struct ctl_tls tls = {0};
+
+	RP_ASSERT(next != NULL);
+	*r = (struct ctl_reload){0};
+	r->done = read_all(ctl, next, &tls, r) == 0;
+	log_messages(&r->report);
+	if (r->done) {
+		ctl_tls_use(ctl, &tls);
+		use(ctl, next);
+	} else {
+		rp_conf_free(next);
+		free(next);
+	}
+	log_outcome(r);
+}
+
+void ctl_reload_free(struct ctl_reload *r)
+{
+	rp_conf_report_free(&r->report);
+	rp_conf_changes_free(&r->changes);
+}
+
+void ctl_reload_destroy(struct rp_ctl *ctl)
+{
+	if (!ctl->conf_loaded)
+		return;
+	rp_conf_free(ctl->conf_loaded);
+	free(ctl->conf_loaded);
+	ctl->conf_loaded = NULL;
+}

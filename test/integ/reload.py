@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A new configuration in running nodes: reload.py BINARIES
+
+Each kind of change is seen to take effect, while a watch and a queue's consumer that were there before stay as they are;
+a broken file changes nothing, and what cannot change live is named.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+from cluster import Cluster, need, wait_until
+
+
+def reload(node, **knobs):
+    """Writes the node's file with these values and asks for it; None takes a knob out."""
+    for key, value in knobs.items():
+        if value is None:
+            node.extra.pop(key, None)
+        else:
+            node.extra[key] = value
+    node.write_config()
+    return node.ctl("reload")
+
+
+def refused(node, *args):
+    r = subprocess.run([os.path.join(node.cluster.bin, "ringpostctl", "ringpostctl"), "--endpoint",
+                        f"unix:{node.admin}", *args], capture_output=True, text=True, timeout=30,
+                       check=False)
+    assert r.returncode == 1, r
+    return r.stderr
+
+
+def value(node, key):
+    return node.etcdctl("get", "--print-value-only", key).stdout.strip()
+
+
+def online(node):
+    return node.stats("ringpost_repl_peers_online")["repl_peers_online"]
+
+
+def links(node):
+    return node.stats("ringpost_link_bundles_up")["link_bundles_up"]
+
+
+def simple_values(a):
+    print("name, term, log")
+    said = reload(a, name="renamed", term=7, log_level="debug", log_levels="[grpc=error]")
+    assert "name: n0 -> renamed" in said and "term: 1 -> 7" in said, said
+    assert "log_level: info -> debug" in said, said
+    members = json.loads(a.etcdctl("member", "list", "-w", "json").stdout)
+    assert "renamed" in [m["name"] for m in members["members"]], members
+    status = json.loads(a.etcdctl("endpoint", "status", "-w", "json").stdout)[0]["Status"]
+    assert status["header"]["raft_term"] == 7, status
+    assert "] debug: " not in a.log_text()
+    assert "name: renamed # config.yml:" in a.ctl("config")
+    # The same again is no change, and what is taken out goes back to its default.
+    assert a.ctl("reload").startswith("0 changed, 0 want a restart"), "changes without a change"
+    said = reload(a, term=None, log_level=None, log_levels=None, log_format="json")
+    assert "term: 7 -> 1" in said and "log_format: text -> json" in said, said
+    last = a.log_text().strip().split("\n")[-1]
+    assert json.loads(last)["subject"] == "conf", last
+    reload(a, log_format=None)
+
+
+def limits(a):
+    print("limits: of a message, a transaction, a queue")
+    big = "x" * 5000
+    reload(a, max_request_bytes=4096, max_txn_ops=2)
+    assert "too large" in a.etcdctl("put", "big", big, check=False).stderr
+    ops = "\n\n" + "".join(f"put t{i} v\n" for i in range(3)) + "\n\n"
+    r = a.etcdctl("txn", check=False, data=ops.encode())
+    assert b"too many operations" in r.stderr, r
+    reload(a, max_request_bytes=None, max_txn_ops=None)
+    a.etcdctl("put", "big", big)
+    a.etcdctl("txn", data=ops.encode())
+    for i in range(3):
+        a.etcdctl("put", f"/q/deep/producer/{i}", "v")
+    reload(a, limits="{queue_depth: 3}")
+    r = a.etcdctl("put", "/q/deep/producer/more", "v", check=False)
+    assert r.returncode != 0 and "deep" in r.stderr, r
+    reload(a, limits=None)
+    a.etcdctl("put", "/q/deep/producer/more", "v")
+
+
+def broken(a):
+    print("a broken file changes nothing")
+    before = a.ctl("config")
+    path = os.path.join(a.dir, "config.yml")
+    with open(path, encoding="utf-8") as f:
+        sound = f.read()
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(sound + "term: 9\nnonsense: 1\nmax_txn_ops: none\n")
+    said = refused(a, "reload")
+    lines = len(sound.splitlines())
+    assert f"config.yml:{lines + 2}:" in said and "nonsense" in said, said
+    assert f"config.yml:{lines + 3}:" in said and "max_txn_ops" in said, said
+    assert "nothing has changed" in said
+    assert f"config.yml:{lines + 2}:" in a.log_text()
+    assert a.ctl("config") == before
+    os.rename(path, path + ".away")
+    assert "no such file" in refused(a, "reload")
+    os.rename(path + ".away", path)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(sound)
+
+
+def fixed(a):
+    print("what cannot change live is named and left, and the rest is done; by SIGHUP, too")
+    a.extra["links"] = {"heartbeat_ms": 600}
+    said = reload(a, term=11)
+    assert "links.heartbeat_ms: 500 stays, 600 wants a restart" in said, said
+    assert "term: 1 -> 11" in said and "1 changed, 1 want a restart" in said, said
+    assert "heartbeat_ms: 500" in a.ctl("config")
+    del a.extra["links"]
+    a.extra["term"] = 12
+    a.write_config()
+    a.process.send_signal(signal.SIGHUP)
+    wait_until("the term of SIGHUP", 10, lambda: "term: 12 #" in a.ctl("config"))
+    assert "term: 11 -> 12" in a.log_text()
+
+
+def peers(nodes):
+    print("a peer is taken out on both sides, and comes back")
+    both = ",".join(f"http://{n.client}" for n in nodes)
+    for n in nodes:
+        said = reload(n, initial_advertise_peer_urls=f"http://{n.client}")
+        assert "initial_advertise_peer_urls: " in said, said
+    for n in nodes:
+        wait_until("no peer is online", 10, lambda n=n: online(n) == 0)
+        wait_until("no link is up", 10, lambda n=n: links(n) == 0)
+        members = json.loads(n.etcdctl("member", "list", "-w", "json").stdout)["members"]
+        assert len(members) == 1, members
+    nodes[0].etcdctl("put", "apart", "1")
+    assert value(nodes[1], "apart") == ""
+    for n in nodes:
+        reload(n, initial_advertise_peer_urls=both)
+    for n in nodes:
+        wait_until("the peer is online again", 20, lambda n=n: online(n) == 1)
+        wait_until("the link is up again", 20, lambda n=n: links(n) == 1)
+    wait_until("what was written apart", 10, lambda: value(nodes[1], "apart") == "1")
+
+
+def main():
+    need("etcdctl")
+    with Cluster(sys.argv[1], nodes=2) as c:
+        c.join()
+        a, b = c.nodes
+        watch = a.watch("--prefix", "seen/")
+        consumer = a.watch(f"/q/jobs/consumer/{uuid.uuid4()}")
+        wait_until("the consumer", 10, lambda: "consumers: 1 here" in a.ctl("route", "explain", "jobs"))
+        a.etcdctl("put", "/q/jobs/producer/one", "held")
+        key = consumer.wait("held")
+        simple_values(a)
+        limits(a)
+        broken(a)
+        fixed(a)
+        peers(c.nodes)
+        print("the watch and the consumer of the beginning are there, and nothing was dropped")
+        b.etcdctl("put", "seen/last", "at-b")
+        watch.wait("at-b")
+        a.etcdctl("put", "/q/jobs/producer/two", "next")
+        consumer.wait("next")
+        assert consumer.lines().count("held") == 1, consumer.lines()
+        a.etcdctl("del", key)
+        for w in (watch, consumer):
+            assert w.process.poll() is None, w.lines()
+            assert "canceled" not in "\n".join(w.lines()), w.lines()
+        assert a.stats("ringpost_queue_redeliveries").get("queue_redeliveries", 0) == 0
+    print("every change took effect")
+
+
+main()
