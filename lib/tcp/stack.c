@@ -300,6 +300,9 @@ static void serve(struct tcp_conn *c, uint64_t now_ns)
 		tcp_conn_kill(c);
 		return;
 	}
+	/* What its own events asked for goes out now: one output is enough. */
+	if (!(c->flags & (TCPF_BLOCKED | TCPF_EV_FIN | TCPF_NEIGH_FAILED)))
+		rp_list_unlink(&c->dirty);
 	tcp_output(c, now_ns);
 	if (is_writable(c))
 		tcp_mark_dirty(c); /* it made room */
