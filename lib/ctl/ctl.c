@@ -93,6 +93,7 @@ static const struct rp_control_ops ctl_control_ops = {
 	.peer_call = ctl_peer_call,
 	.dial = ctl_peer_dial,
 	.hangup = ctl_peer_hangup,
+	.eligible = ctl_eligible,
 	.unary_call = ctl_unary_call,
 	.unary_answer = ctl_unary_answer,
 	.queue_answer = ctl_queue_answer,
@@ -309,6 +310,7 @@ static int create_server(struct rp_ctl *ctl)
 	ctl->etcd = rp_etcd_create(&etcd);
 	if (!ctl->etcd)
 		return -errno;
+	ctl_policy_use(ctl, ctl->conf);
 	rc = ctl_admin_create(ctl);
 	if (rc)
 		return rc;
@@ -461,6 +463,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	}
 	rp_loop_destroy(ctl->loop);
 	ctl_reload_destroy(ctl);
+	rp_policy_destroy(ctl->policy);
 	free(ctl);
 }
 

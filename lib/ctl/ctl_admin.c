@@ -160,6 +160,8 @@ static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 		e.queue_refused, false);
 	rp_metrics_add(
 		m, "etcd", "malformed", "messages that did not decode", "", e.malformed, false);
+	rp_metrics_add(m, "etcd", "policy_refused",
+		"calls and watches that the prefix policy refused", "", e.policy_refused, false);
 	rp_metrics_add(m, "etcd", "peer_unproved",
 		"calls marked as a peer's on a connection that has not proved itself", "",
 		e.peer_unproved, false);

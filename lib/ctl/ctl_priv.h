@@ -41,6 +41,7 @@ struct ctl_peer {
 	struct rp_grpc_channel *channel;
 	uint64_t node;
 	uint8_t nonce[CTL_NONCE_BYTES], peer_nonce[CTL_NONCE_BYTES];
+	bool in_zone;		     /**< it is known to be in the zone of this node */
 	bool want_dial, want_hangup; /**< replication's wishes, carried out by a task */
 	uint32_t calls_open;
 };
@@ -106,6 +107,7 @@ struct rp_ctl {
 	struct rp_etcd_peer_backend peer_backend;
 	struct rp_control *control;
 	struct ctl_tls tls;
+	struct rp_policy *policy;
 	int *tls_listeners; /**< as many as there are listen_client_urls */
 	unsigned tls_listener_count;
 	struct ctl_peer *peers[RP_PEERS_MAX];
@@ -192,6 +194,14 @@ void ctl_tls_free(struct ctl_tls *tls);
 void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls);
 /** Loads anew when a file has changed; what is no good is logged and changes nothing. */
 void ctl_tls_check(struct rp_ctl *ctl);
+
+/* ctl_policy.c */
+/** The policy of `c` is in force from now on, zones of the peers included. */
+void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c);
+/** Is the peer with that address in the zone of this node? */
+bool ctl_in_zone(const struct rp_conf *c, const char *address);
+/** May the key go to that node, and come from it? The control engine's callback. */
+bool ctl_eligible(void *ctx, uint64_t node, struct rp_span key);
 
 /* ctl_reload.c */
 struct ctl_reload {

@@ -285,6 +285,9 @@ static void lease_check_key(void *ctx, struct rp_span key)
 	if (l->code == RP_GRPC_OK)
 		l->code = etcd_auth_check(
 			l->e, l->access, key, (struct rp_span){0}, l->caller, l->message);
+	if (l->code == RP_GRPC_OK)
+		l->code = etcd_policy_check(
+			l->e, l->access, key, (struct rp_span){0}, l->caller, l->message);
 }
 
 int etcd_auth_check_lease(struct rp_etcd *e, enum rp_etcd_access access, int64_t lease,
@@ -292,7 +295,7 @@ int etcd_auth_check_lease(struct rp_etcd *e, enum rp_etcd_access access, int64_t
 {
 	struct lease_check l = {.e = e, .caller = caller, .access = access, .message = message};
 
-	if (e->auth->enabled && lease != 0)
+	if ((e->auth->enabled || etcd_policy_limits(e)) && lease != 0)
 		rp_kv_lease_keys(e->kv, lease, lease_check_key, &l);
 	return l.code;
 }

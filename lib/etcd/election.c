@@ -383,6 +383,26 @@ static void observe_on_room(struct rp_grpc_call *call, void *ctx)
 const struct rp_grpc_call_ops etcd_observe_ops = {
 	.on_message = on_observe, .on_cancel = observe_on_cancel, .on_room = observe_on_room};
 
+void etcd_observers_policy(struct rp_etcd *e)
+{
+	struct rp_list *n, *t;
+
+	rp_list_foreach_safe (n, t, &e->observers) {
+		struct etcd_observer *o = rp_list_entry(n, struct etcd_observer, link);
+		struct rp_etcd_caller caller = etcd_caller_of(e, o->call);
+		struct rp_grpc_call *call = o->call;
+		const char *message = NULL;
+
+		if (etcd_policy_check(e, RP_ETCD_READ, o->prefix,
+			    etcd_contest_end(&o->arena, o->prefix), &caller,
+			    &message) == RP_GRPC_OK)
+			continue;
+		rp_grpc_call_set_user(call, NULL);
+		observer_free(o);
+		etcd_refuse(call, RP_GRPC_UNKNOWN, message);
+	}
+}
+
 void etcd_observers_stop(struct rp_etcd *e)
 {
 	while (!rp_list_empty(&e->observers)) {

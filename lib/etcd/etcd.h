@@ -28,6 +28,7 @@
 #include <base/units.h>
 #include <kv/kv.h>
 #include <route/key.h>
+#include <route/policy.h>
 
 struct rp_etcd;
 struct rp_grpc_server;
@@ -241,6 +242,7 @@ struct rp_etcd_stats {
 	uint64_t deliveries_no_room;
 	uint64_t withdrawals_sent;
 	uint64_t answers_dropped; /**< answers whose call had gone */
+	uint64_t policy_refused;  /**< calls, and watches that were ended */
 	uint64_t malformed;	  /**< messages that did not decode */
 	uint64_t peer_unproved;	  /**< x-peer on a connection that has not proved itself */
 };
@@ -255,6 +257,12 @@ void rp_etcd_destroy(struct rp_etcd *e);
 void rp_etcd_set_term(struct rp_etcd *e, uint64_t raft_term);
 /** Member and cluster id may change only before the first call. */
 void rp_etcd_set_limits(struct rp_etcd *e, uint32_t request_bytes_max);
+/**
+ * borrow, until the next one: asked for each key and range of a call (spec/cluster.md, Policy).
+ * Watches that are open and would be refused now end with what a new one would be told. NULL: all
+ * is allowed, which is how it begins.
+ */
+void rp_etcd_set_policy(struct rp_etcd *e, const struct rp_policy *policy);
 /** Of tokens that are made, or of simple ones used, from now on. 0 = 300 s. */
 void rp_etcd_set_token_ttl(struct rp_etcd *e, uint64_t token_ttl_ns);
 

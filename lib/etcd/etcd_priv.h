@@ -90,6 +90,7 @@ struct rp_etcd {
 	struct rp_etcd_config config;
 	const struct rp_etcd_backend *backend;
 	struct rp_kv *kv;
+	const struct rp_policy *policy; /**< NULL: all is allowed */
 	uint64_t now_ns;
 	bool stopped;
 
@@ -257,6 +258,15 @@ int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key
 int etcd_check_txn(struct rp_etcd *e, const struct rp_kv_txn *t,
 	const struct rp_etcd_caller *caller, const char **message);
 
+/** The prefix policy alone. */
+int etcd_policy_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message);
+/** True when etcd_policy_check() may refuse. */
+static inline bool etcd_policy_limits(const struct rp_etcd *e)
+{
+	return e->policy && rp_policy_limits_calls(e->policy);
+}
+
 /* ---- KV service ---- */
 
 extern const struct rp_grpc_call_ops etcd_range_ops, etcd_put_ops, etcd_delete_ops, etcd_txn_ops,
@@ -382,6 +392,8 @@ struct etcd_watch *etcd_watch_new(
 void etcd_watch_created(struct etcd_watch *w, int64_t revision);
 void etcd_streams_progress(struct rp_etcd *e);
 void etcd_streams_room(struct rp_etcd *e);
+/** Ends the watches that the policy refuses now. */
+void etcd_streams_policy(struct rp_etcd *e);
 void etcd_streams_stop(struct rp_etcd *e);
 
 /* consumer.c */
@@ -438,6 +450,8 @@ extern const struct rp_grpc_call_ops etcd_lock_ops, etcd_unlock_ops, etcd_campai
 void etcd_contests_run(struct rp_etcd *e);
 void etcd_contests_stop(struct rp_etcd *e);
 void etcd_contests_free(struct rp_etcd *e);
+/** Ends those that the policy refuses now. */
+void etcd_observers_policy(struct rp_etcd *e);
 void etcd_observers_stop(struct rp_etcd *e);
 
 /* ---- the rest ---- */

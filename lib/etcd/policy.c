@@ -1,11 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "etcd_priv.h"
 
+int etcd_policy_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
+	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
+{
+	enum rp_policy_verdict v = RP_POLICY_ALLOWED;
+
+	if (e->policy)
+		v = rp_policy_check(e->policy, access == RP_ETCD_WRITE, key, end, caller->loopback);
+	if (v == RP_POLICY_ALLOWED)
+		return RP_GRPC_OK;
+	e->stats.policy_refused++;
+	*message = rp_policy_text(v);
+	return RP_GRPC_PERMISSION_DENIED;
+}
+
+void rp_etcd_set_policy(struct rp_etcd *e, const struct rp_policy *policy)
+{
+	e->policy = policy;
+	if (!etcd_policy_limits(e))
+		return;
+	etcd_streams_policy(e);
+	etcd_observers_policy(e);
+}
+
 int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
 	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
 {
 	int code = etcd_auth_check(e, access, key, end, caller, message);
 
+	if (code == RP_GRPC_OK)
+		code = etcd_policy_check(e, access, key, end, caller, message);
 	if (code != RP_GRPC_OK || !e->backend->check)
 		return code;
 	return e->backend->check(e->backend->ctx, access, key, end, caller, message);

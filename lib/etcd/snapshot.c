@@ -324,11 +324,20 @@ static void on_snapshot(struct rp_grpc_call *call, const uint8_t *data, size_t l
 	struct rp_etcd *e = ctx;
 	Etcdserverpb__SnapshotRequest *request =
 		etcd_unpack(e, call, &etcdserverpb__snapshot_request__descriptor, data, length);
+	const struct rp_span zero = {.data = (const uint8_t *)"", .length = 1};
+	struct rp_etcd_caller caller;
+	const char *message = NULL;
 	struct etcd_snapshot *s;
 
 	if (!request)
 		return;
 	etcd_unpacked_free(&request->base);
+	caller = etcd_caller_of(e, call);
+	/* All keys from the first to the last, as a Range of them. */
+	if (etcd_policy_check(e, RP_ETCD_READ, zero, zero, &caller, &message) != RP_GRPC_OK) {
+		etcd_refuse(call, RP_GRPC_PERMISSION_DENIED, message);
+		return;
+	}
 	if (e->snapshots >= SNAPSHOTS_MAX) {
 		etcd_refuse(call, RP_GRPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests");
 		return;

@@ -443,6 +443,16 @@ static bool range_empty(const Etcdserverpb__WatchCreateRequest *r)
 	       RP_RANGE_EMPTY;
 }
 
+/* As etcd words it within a cancel_reason. */
+static void refusal_text(char *text, size_t size, int code, const char *message)
+{
+	snprintf(text, size, "rpc error: code = %s desc = %s",
+		code == RP_GRPC_PERMISSION_DENIED ? "PermissionDenied"
+		: code == RP_GRPC_UNAUTHENTICATED ? "Unauthenticated"
+						  : "InvalidArgument",
+		message);
+}
+
 /* Why no watch comes of it, or NULL. */
 static const char *create_refusal(struct etcd_stream *s, const Etcdserverpb__WatchCreateRequest *r,
 	const struct rp_route_key *key, char *text, size_t size)
@@ -453,11 +463,7 @@ static const char *create_refusal(struct etcd_stream *s, const Etcdserverpb__Wat
 		s->e, RP_ETCD_READ, etcd_span(r->key), etcd_span(r->range_end), &caller, &message);
 
 	if (code != RP_GRPC_OK) {
-		snprintf(text, size, "rpc error: code = %s desc = %s",
-			code == RP_GRPC_PERMISSION_DENIED ? "PermissionDenied"
-			: code == RP_GRPC_UNAUTHENTICATED ? "Unauthenticated"
-							  : "InvalidArgument",
-			message);
+		refusal_text(text, size, code, message);
 		return text;
 	}
 	if (r->start_revision < 0)
@@ -692,6 +698,44 @@ void etcd_streams_progress(struct rp_etcd *e)
 		/* A client that does not read needs no news. */
 		if (rp_list_empty(&s->parked))
 			etcd_table_each(&s->watches, progress_tick, NULL);
+	}
+}
+
+static void policy_look(struct etcd_node *n, void *ctx)
+{
+	const struct rp_etcd_caller *caller = ctx;
+	struct etcd_watch *w = watch_of_node(n);
+	struct rp_span key = etcd_watch_spelled(w), end = {0};
+	const char *message = NULL;
+	char text[256];
+
+	if (w->kind == ETCD_WATCH_ENDED)
+		return;
+	if (w->kind == ETCD_WATCH_KEYS)
+		rp_kv_watcher_range(w->watcher, &key, &end);
+	if (etcd_policy_check(w->stream->e, RP_ETCD_READ, key, end, caller, &message) == RP_GRPC_OK)
+		return;
+	refusal_text(text, sizeof(text), RP_GRPC_PERMISSION_DENIED, message);
+	if (w->kind == ETCD_WATCH_CONSUMER)
+		etcd_consumer_closed(w, RP_ETCD_CONSUMER_STOPPED);
+	else
+		rp_kv_watcher_cancel(w->watcher);
+	w->stream->e->stats.watches--;
+	w->watcher = NULL;
+	w->kind = ETCD_WATCH_ENDED;
+	rp_list_unlink(&w->link);
+	etcd_watch_end(w, text, 0);
+}
+
+void etcd_streams_policy(struct rp_etcd *e)
+{
+	struct rp_list *n, *t;
+
+	rp_list_foreach_safe (n, t, &e->streams) {
+		struct etcd_stream *s = rp_list_entry(n, struct etcd_stream, link);
+		struct rp_etcd_caller caller = etcd_caller_of(e, s->call);
+
+		etcd_table_each(&s->watches, policy_look, &caller);
 	}
 }
 

@@ -181,6 +181,16 @@ void rp_kv_watcher_resume(struct rp_kv_watcher *w)
 		watcher_set_state(w, KV_WATCH_UNSYNCED);
 }
 
+void rp_kv_watcher_range(const struct rp_kv_watcher *w, struct rp_span *start, struct rp_span *end)
+{
+	static const uint8_t no_end;
+
+	*start = (struct rp_span){.data = w->bytes, .length = w->start_length};
+	*end = (struct rp_span){.data = w->bytes + w->start_length, .length = w->end_length};
+	if (w->endless)
+		*end = (struct rp_span){.data = &no_end, .length = 1};
+}
+
 int64_t rp_kv_watcher_progress(const struct rp_kv_watcher *w)
 {
 	if (w->state != KV_WATCH_SYNCED || w->next_revision > w->kv->revision + 1)

@@ -54,6 +54,8 @@ struct rp_kv_watcher *rp_kv_watch(struct rp_kv *kv, const struct rp_kv_watch_opt
 void rp_kv_watcher_cancel(struct rp_kv_watcher *w);
 /** There is room again after on_events() answered false; harmless otherwise. */
 void rp_kv_watcher_resume(struct rp_kv_watcher *w);
+/** What it watches, borrowed: a single key ends with itself and a 0, and "\0" is no end. */
+void rp_kv_watcher_range(const struct rp_kv_watcher *w, struct rp_span *start, struct rp_span *end);
 /**
  * The revision up to which this watcher was shown everything, when it is up to date and does not
  * wait for a future start; 0 otherwise (section 7.5).

@@ -71,7 +71,7 @@ def limits(a):
     big = "x" * 5000
     reload(a, max_request_bytes=4096, max_txn_ops=2)
     assert "too large" in a.etcdctl("put", "big", big, check=False).stderr
-    ops = "\n\n" + "".join(f"put t{i} v\n" for i in range(3)) + "\n\n"
+    ops = "\n" + "".join(f"put t{i} v\n" for i in range(3)) + "\n\n"
     r = a.etcdctl("txn", check=False, data=ops.encode())
     assert b"too many operations" in r.stderr, r
     reload(a, max_request_bytes=None, max_txn_ops=None)
