@@ -9,7 +9,15 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-struct client;
+#include <grpc/client.h>
+#include <grpc/loop.h>
+
+struct client {
+	struct rp_loop *loop;
+	struct rp_grpc_channel *channel;
+	bool ready, lost;
+	char reason[256];
+};
 
 struct answer {
 	bool done, failed;
@@ -18,6 +26,8 @@ struct answer {
 	char text[512]; /**< of a failure */
 };
 
+/** Waits for the connection. 0; else the failure is printed, and 1 comes back. */
+int client_connect(struct client *c);
 /** 0 and the answer; else the failure is printed, and 1 comes back. */
 int call(struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a);
 
@@ -25,5 +35,9 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 int config(struct client *c);
 int reload(struct client *c);
 
+/** `show` with what follows it; an exit status, 2: usage is to be printed. */
+int show(struct client *c, int argc, char **argv);
+/** `capture` with what follows it; an exit status, 2: usage is to be printed. */
+int capture(struct client *c, int argc, char **argv);
 /** `restore FILE`, an exit status. */
 int restore(struct client *c, const char *path);

@@ -10,19 +10,10 @@
 #include <ringpost/v1/admin.pb-c.h>
 
 #include <base/units.h>
-#include <grpc/client.h>
-#include <grpc/loop.h>
 
 #include "client.h"
 
 #define TIMEOUT_NS (5 * RP_NS_PER_S)
-
-struct client {
-	struct rp_loop *loop;
-	struct rp_grpc_channel *channel;
-	bool ready, lost;
-	char reason[256];
-};
 
 static const struct {
 	const char *syntax, *help;
@@ -67,6 +58,18 @@ static void on_answer(
 	a->length = length;
 }
 
+int client_connect(struct client *c)
+{
+	int rc = 0;
+
+	while (!c->ready && !c->lost && rc >= 0)
+		rc = rp_loop_run_once(c->loop, TIMEOUT_NS);
+	if (c->ready)
+		return 0;
+	fprintf(stderr, "ringpostctl: cannot reach the node: %s\n", c->reason);
+	return 1;
+}
+
 int call(struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a)
 {
 	size_t length = protobuf_c_message_get_packed_size(request);
@@ -76,10 +79,7 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 	if (!data)
 		abort();
 	protobuf_c_message_pack(request, data);
-	while (!c->ready && !c->lost && rc >= 0)
-		rc = rp_loop_run_once(c->loop, TIMEOUT_NS);
-	if (!c->ready) {
-		fprintf(stderr, "ringpostctl: cannot reach the node: %s\n", c->reason);
+	if (client_connect(c) != 0) {
 		free(data);
 		return 1;
 	}
@@ -137,40 +137,6 @@ static int stats(struct client *c, int argc, char **argv)
 	return 0;
 }
 
-static int show_tcp(struct client *c)
-{
-	Ringpost__V1__ConnectionsRequest q = RINGPOST__V1__CONNECTIONS_REQUEST__INIT;
-	Ringpost__V1__ConnectionsReply *r;
-	struct answer a;
-
-	if (call(c, "/ringpost.v1.Admin/Connections", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__connections_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
-	if (!r)
-		return 1;
-	for (size_t i = 0; i < r->n_connections; i++) {
-		const Ringpost__V1__Connection *t = r->connections[i];
-
-		printf("%s -> %s %s shard %u\n"
-		       "  mss %u cwnd %u ssthresh %u pipe %u unsent %u unacked %u\n"
-		       "  windows: send %u receive %u; srtt %" PRIu64 " us rto %" PRIu64
-		       " us (floor %" PRIu64 " us); timer %s\n"
-		       "  %s%s path_mtu %u; reordering window %" PRIu64 " us; probes %" PRIu64
-		       " undone %" PRIu64 "\n"
-		       "  retransmitted %" PRIu64 " rto %" PRIu64 "; bytes sent %" PRIu64
-		       " received %" PRIu64 "\n",
-			t->local, t->peer, t->state, t->shard, t->mss, t->cwnd, t->ssthresh,
-			t->pipe, t->unsent, t->unacked, t->send_window, t->receive_window,
-			t->srtt_ns / 1000, t->rto_ns / 1000, t->rto_floor_ns / 1000, t->timer,
-			t->congestion, t->ecn ? " ecn" : "", t->path_mtu, t->reo_window_ns / 1000,
-			t->tlps, t->undos, t->rtx_segments, t->rtos, t->bytes_sent,
-			t->bytes_received);
-	}
-	ringpost__v1__connections_reply__free_unpacked(r, NULL);
-	return 0;
-}
-
 static int route_explain(struct client *c, char *queue)
 {
 	Ringpost__V1__RouteRequest q = RINGPOST__V1__ROUTE_REQUEST__INIT;
@@ -220,10 +186,10 @@ static int impair(struct client *c, int argc, char **argv)
 
 static int run(struct client *c, int argc, char **argv)
 {
+	int rc = 2;
+
 	if (argc >= 1 && !strcmp(argv[0], "stats"))
 		return stats(c, argc - 1, argv + 1);
-	if (argc == 2 && !strcmp(argv[0], "show") && !strcmp(argv[1], "tcp"))
-		return show_tcp(c);
 	if (argc == 3 && !strcmp(argv[0], "route") && !strcmp(argv[1], "explain"))
 		return route_explain(c, argv[2]);
 	if (argc == 1 && !strcmp(argv[0], "config"))
@@ -234,8 +200,13 @@ static int run(struct client *c, int argc, char **argv)
 		return impair(c, argc - 1, argv + 1);
 	if (argc == 2 && !strcmp(argv[0], "restore"))
 		return restore(c, argv[1]);
-	usage(stderr);
-	return 2;
+	if (argc >= 2 && !strcmp(argv[0], "show"))
+		rc = show(c, argc - 1, argv + 1);
+	if (argc >= 1 && !strcmp(argv[0], "capture"))
+		rc = capture(c, argc - 1, argv + 1);
+	if (rc == 2)
+		usage(stderr);
+	return rc;
 }
 
 /* Index of the command; or, when all is said, minus one minus the status. */

@@ -73,6 +73,8 @@ static void print_plan(const struct rp_conf *conf, const struct rp_conf_plan *pl
 		(double)s.ports_bytes / (1 << 20));
 	printf("message buffers %u of 2048 bytes\n", s.queue_mbufs);
 	printf("frame buffers   %u of 640 bytes\n", s.frame_mbufs);
+	if (s.tap_blocks > 0)
+		printf("capture blocks  %u of 16384 bytes\n", s.tap_blocks);
 	printf("links           over %s, port %u\n", plan->over_tcp ? "tcp" : "ktcp",
 		conf->links.listen);
 }

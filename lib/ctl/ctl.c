@@ -105,6 +105,7 @@ static const struct rp_control_ops ctl_control_ops = {
 	.node_state = ctl_node_state,
 	.snapshot_done = ctl_snapshot_done,
 	.stopped = ctl_stopped,
+	.tapped = ctl_tapped,
 };
 
 /* ---- turns ---- */
@@ -447,6 +448,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 		rte_pktmbuf_free(m.m);
 	rp_control_destroy(ctl->control);
 	ctl_writes_free(ctl);
+	ctl_capture_destroy(ctl);
 	ctl_admin_destroy(ctl);
 	proofs_free(ctl);
 	free(ctl->writes.chains);

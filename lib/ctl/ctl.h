@@ -43,6 +43,7 @@ struct rp_ctl_config {
 	struct rp_clock *clock;		/**< borrow; published from here */
 	struct rte_mempool *pool;	/**< borrow: of messages */
 	struct rte_mempool *frame_pool; /**< borrow: of headers; only its gauges */
+	struct rte_mempool *tap_pool;	/**< borrow: blocks of a capture; NULL without ports */
 	struct rp_port *const *ports;	/**< borrow */
 	uint32_t port_count, port_shard;
 };

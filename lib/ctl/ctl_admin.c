@@ -17,8 +17,7 @@
 
 #define QUEUES_SHOWN_MAX 4096
 #define CONNECTIONS_SHOWN_MAX 512
-/** Token of an IMPAIR; snapshots have the number of their round, from 1. */
-#define TOKEN_IMPAIR UINT64_MAX
+#define NEIGHBOURS_SHOWN_MAX 1024
 
 /* ---- snapshots ---- */
 
@@ -54,8 +53,10 @@ void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token)
 {
 	struct rp_ctl *ctl = ctx;
 
-	if (token == TOKEN_IMPAIR)
+	if (token == CTL_TOKEN_IMPAIR)
 		impair_done(ctl);
+	else if (token == CTL_TOKEN_TAP_ON || token == CTL_TOKEN_TAP_OFF)
+		ctl_capture_done(ctl, token);
 	else if (--ctl->snapshots_open == 0)
 		round_end(ctl);
 }
@@ -183,6 +184,8 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 	ctl_metrics_etcd(ctl, m);
 	metrics_pool(m, ctl->config.pool, "pool=\"queue\"");
 	metrics_pool(m, ctl->config.frame_pool, "pool=\"frame\"");
+	if (ctl->config.tap_pool)
+		metrics_pool(m, ctl->config.tap_pool, "pool=\"tap\"");
 }
 
 static void metrics_reply(struct rp_ctl *ctl, void *who)
@@ -213,7 +216,7 @@ static void on_metrics_cancel(struct rp_http_request *request, void *ctx)
 
 /* ---- Admin ---- */
 
-static void reply(struct rp_grpc_call *call, const ProtobufCMessage *message)
+void ctl_admin_reply(struct rp_grpc_call *call, const ProtobufCMessage *message)
 {
 	size_t length = protobuf_c_message_get_packed_size(message);
 	uint8_t *data = malloc(length + 1);
@@ -225,7 +228,7 @@ static void reply(struct rp_grpc_call *call, const ProtobufCMessage *message)
 }
 
 /* Everything here is for callers on this host. */
-static bool admitted(struct rp_grpc_call *call)
+bool ctl_admin_admitted(struct rp_grpc_call *call)
 {
 	if (rp_grpc_conn_is_local(rp_grpc_call_conn(call)))
 		return true;
@@ -234,15 +237,9 @@ static bool admitted(struct rp_grpc_call *call)
 	return false;
 }
 
-/** A call that waits for a snapshot, with the text of its request. */
-struct admin_call {
-	struct rp_grpc_call *call;
-	char text[RP_NAME_BYTES_MAX + 1];
-};
-
 static void stats_reply(struct rp_ctl *ctl, void *who)
 {
-	struct admin_call *a = who;
+	struct ctl_admin_call *a = who;
 	Ringpost__V1__StatsReply r = RINGPOST__V1__STATS_REPLY__INIT;
 	Ringpost__V1__Metric *items;
 	struct rp_metrics m;
@@ -266,79 +263,16 @@ static void stats_reply(struct rp_ctl *ctl, void *who)
 		r.metrics[r.n_metrics++] = x;
 	}
 	r.node = ctl->config.self.node;
-	reply(a->call, &r.base);
+	ctl_admin_reply(a->call, &r.base);
 	free(r.metrics);
 	free(items);
 	rp_metrics_free(&m);
 	free(a);
 }
 
-static void connection_fill(Ringpost__V1__Connection *c, unsigned shard,
-	const struct rp_tcp_info *t, char local[64], char peer[64])
-{
-	ringpost__v1__connection__init(c);
-	rp_endpoint_format(&t->local, local, 64);
-	rp_endpoint_format(&t->peer, peer, 64);
-	c->shard = shard;
-	c->local = local;
-	c->peer = peer;
-	c->state = (char *)t->state;
-	c->mss = t->mss;
-	c->cwnd = t->cwnd;
-	c->ssthresh = t->ssthresh;
-	c->pipe = t->pipe;
-	c->send_window = t->send_window;
-	c->receive_window = t->receive_window;
-	c->srtt_ns = t->srtt_ns;
-	c->rto_ns = t->rto_ns;
-	c->rtx_segments = t->rtx_segments;
-	c->rtos = t->rtos;
-	c->bytes_sent = t->bytes_sent;
-	c->bytes_received = t->bytes_received;
-	c->timer = (char *)t->timer;
-	c->unsent = t->unsent;
-	c->unacked = t->unacked;
-	c->congestion = (char *)t->congestion;
-	c->ecn = t->ecn;
-	c->path_mtu = t->path_mtu;
-	c->rto_floor_ns = t->rto_floor_ns;
-	c->reo_window_ns = t->reo_window_ns;
-	c->tlps = t->tlps;
-	c->undos = t->undos;
-}
-
-static void connections_reply(struct rp_ctl *ctl, void *who)
-{
-	struct admin_call *a = who;
-	Ringpost__V1__ConnectionsReply r = RINGPOST__V1__CONNECTIONS_REPLY__INIT;
-	Ringpost__V1__Connection *items;
-	char(*texts)[2][64];
-	size_t most = 0;
-
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
-		most += ctl->snapshots[s].connection_count;
-	items = calloc(most + 1, sizeof(*items));
-	texts = calloc(most + 1, sizeof(*texts));
-	r.connections = calloc(most + 1, sizeof(*r.connections));
-	RP_ASSERT(items && texts && r.connections);
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
-		for (uint32_t i = 0; i < ctl->snapshots[s].connection_count; i++) {
-			size_t n = r.n_connections++;
-
-			connection_fill(&items[n], s, &ctl->snapshots[s].connections[i],
-				texts[n][0], texts[n][1]);
-			r.connections[n] = &items[n];
-		}
-	reply(a->call, &r.base);
-	free(r.connections);
-	free(texts);
-	free(items);
-	free(a);
-}
-
 static void route_reply(struct rp_ctl *ctl, void *who)
 {
-	struct admin_call *a = who;
+	struct ctl_admin_call *a = who;
 	Ringpost__V1__RouteReply r = RINGPOST__V1__ROUTE_REPLY__INIT;
 	uint32_t shard =
 		rp_hash_pick(rp_queue_hash(a->text, strlen(a->text)), ctl->config.self.shards);
@@ -366,26 +300,28 @@ static void route_reply(struct rp_ctl *ctl, void *who)
 			1, self, q->dispatcher, q->consumers_local ? self : q->dispatcher);
 		break;
 	}
-	reply(a->call, &r.base);
+	ctl_admin_reply(a->call, &r.base);
 	free(a);
 }
 
-static void ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
-	void (*fn)(struct rp_ctl *, void *))
+void ctl_admin_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
+	const struct rp_endpoint *endpoint, void (*fn)(struct rp_ctl *, void *))
 {
-	struct admin_call *a = calloc(1, sizeof(*a));
+	struct ctl_admin_call *a = calloc(1, sizeof(*a));
 
 	RP_ASSERT(a != NULL);
 	a->call = call;
 	snprintf(a->text, sizeof(a->text), "%s", text);
+	if (endpoint)
+		a->endpoint = *endpoint;
 	rp_grpc_call_set_user(call, a);
 	ctl_snapshot_wait(ctl, fn, a);
 }
 
-static void on_admin_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
+void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
 {
 	struct rp_ctl *ctl = ctx;
-	struct admin_call *a = rp_grpc_call_user(call);
+	struct ctl_admin_call *a = rp_grpc_call_user(call);
 
 	if (ctl->impair_call == call)
 		ctl->impair_call = NULL;
@@ -395,7 +331,7 @@ static void on_admin_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, 
 	free(a);
 }
 
-static bool malformed(struct rp_grpc_call *call, const void *message)
+bool ctl_admin_malformed(struct rp_grpc_call *call, const void *message)
 {
 	if (message)
 		return false;
@@ -408,27 +344,21 @@ static void on_stats(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 {
 	Ringpost__V1__StatsRequest *q = ringpost__v1__stats_request__unpack(NULL, length, data);
 
-	if (malformed(call, q))
+	if (ctl_admin_malformed(call, q))
 		return;
-	if (admitted(call))
-		ask(ctx, call, q->prefix, stats_reply);
+	if (ctl_admin_admitted(call))
+		ctl_admin_ask(ctx, call, q->prefix, NULL, stats_reply);
 	ringpost__v1__stats_request__free_unpacked(q, NULL);
-}
-
-static void on_connections(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	if (admitted(call))
-		ask(ctx, call, "", connections_reply);
 }
 
 static void on_route(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
 	Ringpost__V1__RouteRequest *q = ringpost__v1__route_request__unpack(NULL, length, data);
 
-	if (malformed(call, q))
+	if (ctl_admin_malformed(call, q))
 		return;
-	if (admitted(call))
-		ask(ctx, call, q->queue, route_reply);
+	if (ctl_admin_admitted(call))
+		ctl_admin_ask(ctx, call, q->queue, NULL, route_reply);
 	ringpost__v1__route_request__free_unpacked(q, NULL);
 }
 
@@ -440,7 +370,7 @@ static void impair_done(struct rp_ctl *ctl)
 	ctl->impair_call = NULL;
 	ctl->impair_busy = false;
 	if (call)
-		reply(call, &r.base);
+		ctl_admin_reply(call, &r.base);
 }
 
 static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
@@ -450,9 +380,9 @@ static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	struct rp_impair_spec spec = {0};
 	char error[256];
 
-	if (malformed(call, q))
+	if (ctl_admin_malformed(call, q))
 		return;
-	if (!admitted(call))
+	if (!ctl_admin_admitted(call))
 		goto out;
 	if (q->port >= ctl->config.port_count) {
 		rp_grpc_call_finish(call, RP_GRPC_NOT_FOUND, "ringpost: no such port");
@@ -464,7 +394,7 @@ static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	} else {
 		ctl->impair_spec = spec;
 		if (rp_control_impair(ctl->control, ctl->config.port_shard, q->port,
-			    &ctl->impair_spec, TOKEN_IMPAIR) != 0) {
+			    &ctl->impair_spec, CTL_TOKEN_IMPAIR) != 0) {
 			rp_grpc_call_finish(
 				call, RP_GRPC_UNAVAILABLE, "ringpost: the shard's ring is full");
 			goto out;
@@ -519,7 +449,7 @@ static void reload_reply(struct rp_grpc_call *call, const struct ctl_reload *r)
 		m.kept = changes_of(&r->changes, true, changes, &m.n_kept);
 		m.unchanged = r->changes.same;
 	}
-	reply(call, &m.base);
+	ctl_admin_reply(call, &m.base);
 	for (size_t i = 0; i < m.n_messages; i++)
 		free(m.messages[i]);
 	free(m.messages);
@@ -533,7 +463,7 @@ static void on_reload(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	struct rp_ctl *ctl = ctx;
 	struct ctl_reload r;
 
-	if (!admitted(call))
+	if (!ctl_admin_admitted(call))
 		return;
 	if (ctl->stop_phase > 0) {
 		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, "ringpost: the node is stopping");
@@ -551,49 +481,51 @@ static void on_config(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	size_t size;
 	FILE *f;
 
-	if (!admitted(call))
+	if (!ctl_admin_admitted(call))
 		return;
 	f = open_memstream(&m.yaml, &size);
 	RP_ASSERT(f != NULL);
 	rp_conf_dump_hidden(ctl->conf, f);
 	fclose(f);
-	reply(call, &m.base);
+	ctl_admin_reply(call, &m.base);
 	free(m.yaml);
 }
 
 static const struct rp_grpc_call_ops stats_ops = {
-	.on_message = on_stats, .on_cancel = on_admin_cancel};
-static const struct rp_grpc_call_ops connections_ops = {
-	.on_message = on_connections, .on_cancel = on_admin_cancel};
+	.on_message = on_stats, .on_cancel = ctl_admin_on_cancel};
 static const struct rp_grpc_call_ops route_ops = {
-	.on_message = on_route, .on_cancel = on_admin_cancel};
+	.on_message = on_route, .on_cancel = ctl_admin_on_cancel};
 static const struct rp_grpc_call_ops impair_ops = {
-	.on_message = on_impair, .on_cancel = on_admin_cancel};
+	.on_message = on_impair, .on_cancel = ctl_admin_on_cancel};
 
 static const struct rp_grpc_call_ops reload_ops = {
-	.on_message = on_reload, .on_cancel = on_admin_cancel};
+	.on_message = on_reload, .on_cancel = ctl_admin_on_cancel};
 static const struct rp_grpc_call_ops config_ops = {
-	.on_message = on_config, .on_cancel = on_admin_cancel};
+	.on_message = on_config, .on_cancel = ctl_admin_on_cancel};
 
 int ctl_admin_create(struct rp_ctl *ctl)
 {
 	static const struct {
 		const char *path;
 		const struct rp_grpc_call_ops *ops;
-	} methods[] = {
+		enum rp_grpc_kind kind;
+	} methods[CTL_ADMIN_METHODS] = {
 		{"/ringpost.v1.Admin/Stats", &stats_ops},
-		{"/ringpost.v1.Admin/Connections", &connections_ops},
+		{"/ringpost.v1.Admin/Connections", &ctl_connections_ops},
+		{"/ringpost.v1.Admin/Neighbours", &ctl_neighbours_ops},
 		{"/ringpost.v1.Admin/Route", &route_ops},
 		{"/ringpost.v1.Admin/Impair", &impair_ops},
 		{"/ringpost.v1.Admin/Reload", &reload_ops},
 		{"/ringpost.v1.Admin/Config", &config_ops},
+		{"/ringpost.v1.Admin/Capture", &ctl_capture_ops, RP_GRPC_SERVER_STREAM},
 	};
-	int rc = 0;
+	int rc;
 
+	_Static_assert(RP_GRPC_UNARY == 0, "the kind where the table names none");
 	for (size_t i = 0; i < RP_ARRAY_SIZE(methods); i++)
 		ctl->admin_methods[i] = (struct rp_grpc_method){
 			.path = methods[i].path,
-			.kind = RP_GRPC_UNARY,
+			.kind = methods[i].kind,
 			.ops = methods[i].ops,
 			.ctx = ctl,
 		};
@@ -608,11 +540,17 @@ int ctl_admin_create(struct rp_ctl *ctl)
 
 		snap->queues_max = QUEUES_SHOWN_MAX;
 		snap->connections_max = CONNECTIONS_SHOWN_MAX;
+		snap->neighbours_max = NEIGHBOURS_SHOWN_MAX;
 		snap->queues = calloc(QUEUES_SHOWN_MAX, sizeof(*snap->queues));
 		snap->connections = calloc(CONNECTIONS_SHOWN_MAX, sizeof(*snap->connections));
-		if (!snap->queues || !snap->connections)
+		snap->neighbours = calloc(NEIGHBOURS_SHOWN_MAX, sizeof(*snap->neighbours));
+		snap->addresses = calloc(RP_ENGINE_ADDRESSES_MAX, sizeof(*snap->addresses));
+		if (!snap->queues || !snap->connections || !snap->neighbours || !snap->addresses)
 			return -ENOMEM;
 	}
+	rc = ctl_capture_create(ctl);
+	if (rc)
+		return rc;
 	rc = rp_grpc_server_add_methods(ctl->server, ctl->admin_methods, RP_ARRAY_SIZE(methods));
 	return rc ? rc : rp_grpc_server_add_http(ctl->server, &ctl->metrics_handler, 1);
 }
@@ -627,5 +565,7 @@ void ctl_admin_destroy(struct rp_ctl *ctl)
 	for (uint32_t s = 0; s < RP_SHARDS_MAX; s++) {
 		free(ctl->snapshots[s].queues);
 		free(ctl->snapshots[s].connections);
+		free(ctl->snapshots[s].neighbours);
+		free(ctl->snapshots[s].addresses);
 	}
 }

@@ -3,6 +3,8 @@
 
 #include <stdatomic.h>
 
+#include <protobuf-c/protobuf-c.h>
+
 #include <base/hmap.h>
 #include <base/list.h>
 #include <ctl/ctl.h>
@@ -13,6 +15,7 @@
 #include <grpc/http.h>
 #include <grpc/loop.h>
 #include <grpc/server.h>
+#include <port/tap.h>
 #include <telem/metrics.h>
 #include <tls/tls.h>
 
@@ -21,6 +24,11 @@
 #define CTL_PENDING_BITS 12
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
+#define CTL_ADMIN_METHODS 8
+/** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
+#define CTL_TOKEN_IMPAIR UINT64_MAX
+#define CTL_TOKEN_TAP_ON (UINT64_MAX - 1)
+#define CTL_TOKEN_TAP_OFF (UINT64_MAX - 2)
 
 /** Where a dial of a peer stands. */
 enum ctl_peer_state {
@@ -86,6 +94,30 @@ struct ctl_tls {
 	uint64_t stamp;			     /**< of the files: it changes when one does */
 };
 
+/** Where the capture stands. */
+enum ctl_capture_state {
+	CTL_CAPTURE_NONE,
+	CTL_CAPTURE_STARTING, /**< the shard has been told */
+	CTL_CAPTURE_ON,
+	CTL_CAPTURE_STOPPING, /**< the shard has been told */
+	CTL_CAPTURE_DRAINING, /**< the tap is off, the client has not all of it yet */
+};
+
+/** One capture at a time. Blocks that the client has no room for stay here: then the tap's pool is
+ * empty, and the shard does not copy what nobody reads. */
+struct ctl_capture {
+	enum ctl_capture_state state;
+	struct rp_grpc_call *call;	  /**< NULL when it has gone */
+	struct rp_tap_config tap;	  /**< the shard reads it */
+	struct rp_tap_counters *counters; /**< by port; written by the shard */
+	struct rte_mbuf **blocks;	  /**< a ring, as large as the pool */
+	uint32_t block_first, block_count;
+	uint64_t packets, packets_max;
+	uint64_t start_wall_ns, end_ns; /**< loop time; RP_NEVER: no end */
+	uint64_t told_seen;		/**< by the statistics written last */
+	struct rp_loop_timer timer;
+};
+
 struct rp_ctl {
 	const struct rp_conf *conf;  /**< the one in force */
 	struct rp_conf *conf_loaded; /**< the same, when it came by a reload; ours to free */
@@ -128,8 +160,9 @@ struct rp_ctl {
 	struct rp_impair_spec impair_spec;
 	bool impair_busy;
 	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
-	struct rp_grpc_method admin_methods[6];
+	struct rp_grpc_method admin_methods[CTL_ADMIN_METHODS];
 	struct rp_http_handler metrics_handler;
+	struct ctl_capture capture;
 
 	/* The end. */
 	uint32_t stop_phase; /**< 0 = serving */
@@ -185,6 +218,44 @@ void ctl_admin_destroy(struct rp_ctl *ctl);
 void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token);
 /** All metrics of the node from the newest snapshots. */
 void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+
+/** A call that waits for a snapshot, with the text of its request. */
+struct ctl_admin_call {
+	struct rp_grpc_call *call;
+	char text[RP_NAME_BYTES_MAX + 1];
+	struct rp_endpoint endpoint; /**< of its request; family 0: any, port 0: any */
+};
+
+/** Everything of Admin is for callers on this host: false, and the call is refused. */
+bool ctl_admin_admitted(struct rp_grpc_call *call);
+/** True where `message`, an unpacked request, is NULL; the call is refused. */
+bool ctl_admin_malformed(struct rp_grpc_call *call, const void *message);
+void ctl_admin_reply(struct rp_grpc_call *call, const ProtobufCMessage *message);
+/**
+ * Calls `fn` with a struct ctl_admin_call, which it frees, when a snapshot is there. `endpoint` may
+ * be NULL.
+ */
+void ctl_admin_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
+	const struct rp_endpoint *endpoint, void (*fn)(struct rp_ctl *, void *));
+/** on_cancel of the calls that ctl_admin_ask() began. */
+void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx);
+
+/* ctl_show.c */
+/**
+ * "10.0.0.1", "10.0.0.1:80", "fd00::1", "[fd00::1]" or "[fd00::1]:80"; without a port it is 0, and
+ * the empty text gives family 0. 0 or -EINVAL.
+ */
+int ctl_endpoint_filter(struct rp_endpoint *e, const char *text);
+extern const struct rp_grpc_call_ops ctl_connections_ops, ctl_neighbours_ops;
+
+/* ctl_capture.c */
+extern const struct rp_grpc_call_ops ctl_capture_ops;
+int ctl_capture_create(struct rp_ctl *ctl);
+void ctl_capture_destroy(struct rp_ctl *ctl);
+/** SNAPSHOT_DONE with one of the tap's tokens. */
+void ctl_capture_done(struct rp_ctl *ctl, uint64_t token);
+void ctl_tapped(void *ctx, unsigned shard, struct rte_mbuf *block);
+
 /* ctl_tls.c */
 int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size);
 /** What the files of `c` hold now. 0; -EINVAL with a text, -ENOMEM: nothing is to be freed. */

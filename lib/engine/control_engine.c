@@ -528,6 +528,13 @@ int rp_control_snapshot(struct rp_control *c, unsigned shard, void *buffer, uint
 	return c->ops->post(c->ctx, shard, &m);
 }
 
+void rp_control_tap(struct rp_control *c, unsigned shard, void *config, uint64_t token)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_TAP, .token = token, .pointer = config};
+
+	control_send(c, shard, &m);
+}
+
 int rp_control_impair(
 	struct rp_control *c, unsigned shard, uint32_t port, void *spec, uint64_t token)
 {

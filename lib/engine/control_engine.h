@@ -90,6 +90,8 @@ struct rp_control_ops {
 	/** SNAPSHOT_DONE and STOPPED of a shard. */
 	void (*snapshot_done)(void *ctx, unsigned shard, uint64_t token);
 	void (*stopped)(void *ctx, unsigned shard, uint32_t phase);
+	/** A block of a tap (port/tap.h); take. Only after rp_control_tap(). */
+	void (*tapped)(void *ctx, unsigned shard, struct rte_mbuf *block);
 };
 
 struct rp_control_config {
@@ -236,3 +238,8 @@ int rp_control_snapshot(struct rp_control *c, unsigned shard, void *buffer, uint
 /** Changes the impairment of port `port` on its shard; `spec` lives until snapshot_done(). */
 int rp_control_impair(
 	struct rp_control *c, unsigned shard, uint32_t port, void *spec, uint64_t token);
+/**
+ * A shard's tap on, by a struct rp_tap_config which lives until snapshot_done(), or off with NULL.
+ * It is sent when there is room; snapshot_done() follows, after off behind the last ops->tapped().
+ */
+void rp_control_tap(struct rp_control *c, unsigned shard, void *config, uint64_t token);

@@ -483,6 +483,9 @@ void rp_control_on_xmsg(
 	case RP_XMSG_SNAPSHOT_DONE:
 		c->ops->snapshot_done(c->ctx, shard, m->token);
 		return;
+	case RP_XMSG_TAPPED:
+		c->ops->tapped(c->ctx, shard, m->m);
+		return;
 	case RP_XMSG_STOPPED:
 		c->ops->stopped(c->ctx, shard, m->value);
 		return;
@@ -504,6 +507,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_UNARY_RESULT:
 	case RP_XMSG_SNAPSHOT:
 	case RP_XMSG_IMPAIR:
+	case RP_XMSG_TAP:
 	case RP_XMSG_STOP:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:

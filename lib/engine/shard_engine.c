@@ -504,7 +504,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		if (e->links)
 			rp_links_violation(e->links, m->node, now_ns);
 		return;
-	case RP_XMSG_IMPAIR: /* lib/shard's own: there is no port here */
+	case RP_XMSG_IMPAIR: /* lib/shard's own, as is TAP: there is no port here */
+	case RP_XMSG_TAP:
+	case RP_XMSG_TAPPED:
 	case RP_XMSG_ANSWER:
 	case RP_XMSG_DELIVERY:
 	case RP_XMSG_RECALL:

@@ -79,11 +79,34 @@ struct rp_engine_queue_view {
 	struct rp_queue_info info; /**< its name span is not valid */
 };
 
+struct rp_engine_connection_view {
+	uint32_t port;
+	struct rp_tcp_info info;
+};
+
+struct rp_engine_neighbour_view {
+	uint32_t port;
+	struct rp_neigh_info info;
+};
+
+struct rp_engine_address_view {
+	uint32_t port;
+	struct rp_net_address_info info;
+};
+
+#define RP_ENGINE_ADDRESSES_MAX (RP_ENGINE_PORTS_MAX * (RP_NET_ADDRESSES_MAX + 1))
+
 struct rp_engine_snapshot {
 	uint32_t queues_max; /**< in: room in queues[] */
 	uint32_t queue_count;
 	uint32_t connections_max;
 	uint32_t connection_count;
+	uint32_t neighbours_max;
+	uint32_t neighbour_count;
+	uint32_t address_count;
+	/** What there was no room for. */
+	uint32_t connections_omitted, neighbours_omitted;
+	uint64_t now_ns; /**< when it was taken: what the times in it are measured from */
 	struct rp_engine_counters engine;
 	struct rp_queue_totals queue;
 	struct rp_deliver_counters deliver;
@@ -94,8 +117,10 @@ struct rp_engine_snapshot {
 	struct rp_tcp_counters tcp; /**< of all ports together */
 	struct rp_net_counters net;
 	struct rp_tcp_usage tcp_usage;
-	struct rp_engine_queue_view *queues; /**< queues_max of them */
-	struct rp_tcp_info *connections;     /**< connections_max of them */
+	struct rp_engine_queue_view *queues;	       /**< queues_max of them */
+	struct rp_engine_connection_view *connections; /**< connections_max of them */
+	struct rp_engine_neighbour_view *neighbours;   /**< neighbours_max of them */
+	struct rp_engine_address_view *addresses; /**< RP_ENGINE_ADDRESSES_MAX of them, or NULL */
 	/* The shard's own, filled by lib/shard. */
 	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps, loop_gap_ns_max;
 };

@@ -352,12 +352,44 @@ static void add_counters(void *sum, const void *part, size_t size)
 		s[i] += p[i];
 }
 
+/** A snapshot under way, and the port that it is at. */
+struct view_filler {
+	struct rp_engine_snapshot *s;
+	uint32_t port;
+};
+
 static void add_connection(void *ctx, const struct rp_tcp_info *info)
 {
-	struct rp_engine_snapshot *s = ctx;
+	struct view_filler *f = ctx;
+	struct rp_engine_snapshot *s = f->s;
 
 	if (s->connection_count < s->connections_max)
-		s->connections[s->connection_count++] = *info;
+		s->connections[s->connection_count++] =
+			(struct rp_engine_connection_view){.port = f->port, .info = *info};
+	else
+		s->connections_omitted++;
+}
+
+static void add_neighbour(void *ctx, const struct rp_neigh_info *info)
+{
+	struct view_filler *f = ctx;
+	struct rp_engine_snapshot *s = f->s;
+
+	if (s->neighbour_count < s->neighbours_max)
+		s->neighbours[s->neighbour_count++] =
+			(struct rp_engine_neighbour_view){.port = f->port, .info = *info};
+	else
+		s->neighbours_omitted++;
+}
+
+static void add_address(void *ctx, const struct rp_net_address_info *info)
+{
+	struct view_filler *f = ctx;
+	struct rp_engine_snapshot *s = f->s;
+
+	if (s->addresses && s->address_count < RP_ENGINE_ADDRESSES_MAX)
+		s->addresses[s->address_count++] =
+			(struct rp_engine_address_view){.port = f->port, .info = *info};
 }
 
 static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
@@ -366,10 +398,12 @@ static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
 	memset(&s->net, 0, sizeof(s->net));
 	memset(&s->tcp_usage, 0, sizeof(s->tcp_usage));
 	for (uint32_t i = 0; i < e->port_count; i++) {
+		struct view_filler f = {.s = s, .port = i};
+		const struct rp_net *net = rp_tcp_net(e->tcp[i]);
 		struct rp_tcp_usage u;
 
 		add_counters(&s->tcp, rp_tcp_counters(e->tcp[i]), sizeof(s->tcp));
-		add_counters(&s->net, rp_net_counters(rp_tcp_net(e->tcp[i])), sizeof(s->net));
+		add_counters(&s->net, rp_net_counters(net), sizeof(s->net));
 		rp_tcp_usage(e->tcp[i], &u);
 		s->tcp_usage.connections += u.connections;
 		s->tcp_usage.half_open += u.half_open;
@@ -377,7 +411,9 @@ static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
 		s->tcp_usage.segments += u.segments;
 		s->tcp_usage.ranges += u.ranges;
 		s->tcp_usage.timers += u.timers;
-		rp_tcp_foreach(e->tcp[i], add_connection, s);
+		rp_tcp_foreach(e->tcp[i], add_connection, &f);
+		rp_net_neigh_foreach(net, add_neighbour, &f);
+		rp_net_address_foreach(net, add_address, &f);
 	}
 }
 
@@ -386,7 +422,9 @@ void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint6
 	struct rp_queue_info info;
 	uint32_t cursor = 0;
 
-	s->queue_count = s->connection_count = 0;
+	s->now_ns = now_ns;
+	s->queue_count = s->connection_count = s->neighbour_count = s->address_count = 0;
+	s->connections_omitted = s->neighbours_omitted = 0;
 	while (s->queue_count < s->queues_max && rp_queue_next(e->queues, &cursor, &info, now_ns)) {
 		struct rp_engine_queue_view *v = &s->queues[s->queue_count++];
 

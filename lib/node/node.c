@@ -19,12 +19,15 @@
 #include <ctl/ctl.h>
 #include <node/node.h>
 #include <port/eal.h>
+#include <port/tap.h>
 #include <shard/shard.h>
 
 /** Data room of a message's buffer, and of a header's: the largest header, or a clone's nothing. */
 #define QUEUE_ROOM 2048
 #define FRAME_ROOM 640
 #define FRAME_MBUFS 32768
+/** Blocks of a capture: what waits for a slow reader of it, at most. */
+#define TAP_MBUFS 128
 /** EAL's own, rings and tables. */
 #define RESERVED_BYTES (48ull << 20)
 #define QUEUE_MBUFS_MIN 4096
@@ -38,7 +41,7 @@ struct rp_node {
 	uint8_t *secret, *secret_previous;
 	size_t secret_length, secret_previous_length;
 	bool eal_started, launched;
-	struct rte_mempool *queue_pool, *frame_pool;
+	struct rte_mempool *queue_pool, *frame_pool, *tap_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
 	struct rp_net_neighbour neighbours[RP_ENGINE_PORTS_MAX][64];
 	uint32_t port_count, shards, link_shard;
@@ -149,6 +152,10 @@ void rp_node_sizes(
 	}
 	if (total < (192ull << 20))
 		s->frame_mbufs = FRAME_MBUFS / 4;
+	if (conf->ports_count > 0) {
+		s->tap_blocks = TAP_MBUFS;
+		used += rp_pool_bytes(TAP_MBUFS, RP_TAP_BLOCK_ROOM, 0);
+	}
 	used += s->ports_bytes + rp_pool_bytes(s->frame_mbufs, FRAME_ROOM, 0);
 	one = (rp_pool_bytes(20000, QUEUE_ROOM, 0) - rp_pool_bytes(10000, QUEUE_ROOM, 0)) / 10000;
 	used += rp_pool_bytes(10000, QUEUE_ROOM, 0) - 10000 * one;
@@ -221,6 +228,12 @@ static int create_pools(struct rp_node *n, const struct failure *f)
 	n->frame_pool =
 		rp_pool_create("frame", s.frame_mbufs, FRAME_ROOM, 0, -1, f->error, f->error_size);
 	if (!n->queue_pool || !n->frame_pool)
+		return fail(f, RP_EXIT_HOST, NULL);
+	if (s.tap_blocks == 0)
+		return 0;
+	n->tap_pool = rp_pool_create(
+		"tap", s.tap_blocks, RP_TAP_BLOCK_ROOM, 0, -1, f->error, f->error_size);
+	if (!n->tap_pool)
 		return fail(f, RP_EXIT_HOST, NULL);
 	return 0;
 }
@@ -518,6 +531,7 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.clock = &n->clock,
 		.pool = n->queue_pool,
 		.frame_pool = n->frame_pool,
+		.tap_pool = n->tap_pool,
 		.ports = n->ports,
 		.port_count = n->port_count,
 		.port_shard = n->link_shard,
@@ -632,6 +646,7 @@ void rp_node_destroy(struct rp_node *n)
 	rp_xcore_destroy(n->xcore);
 	rte_mempool_free(n->queue_pool);
 	rte_mempool_free(n->frame_pool);
+	rte_mempool_free(n->tap_pool);
 	if (n->eal_started)
 		rp_eal_stop();
 	free(n->secret);

@@ -10,6 +10,7 @@
 
 #include <base/log.h>
 #include <port/park.h>
+#include <port/tap.h>
 #include <shard/shard.h>
 
 #define BURST 32
@@ -37,6 +38,7 @@ struct rp_shard {
 	uint64_t idle_spin_ns, idle_since_ns;
 	int64_t wall_offset_ns;
 	struct rp_park_slot *park;
+	struct rp_tap tap;
 	/* Loop gaps: two windows, so that the worst of the last ten seconds is always known. */
 	uint64_t gap_ns_max[2], gap_window_ns, rto_floor_ns;
 	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps;
@@ -68,6 +70,13 @@ static void shard_random(void *ctx, void *out, size_t length)
 	}
 }
 
+static int shard_tapped(void *ctx, struct rte_mbuf *block)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_TAPPED, .m = block};
+
+	return shard_post(ctx, RP_ENGINE_CONTROL, &m);
+}
+
 static const struct rp_engine_ops shard_engine_ops = {
 	.post = shard_post,
 	.random = shard_random,
@@ -90,6 +99,7 @@ struct rp_shard *rp_shard_create(const struct rp_shard_config *config)
 		.idle_spin_ns = config->idle_spin_ns,
 		.xcore = config->xcore,
 	};
+	s->tap = (struct rp_tap){.post = shard_tapped, .ctx = s};
 	rp_clock_reader_init(&s->clock, config->clock);
 	for (uint32_t i = 0; i < s->port_count; i++)
 		s->ports[i] = config->ports[i];
@@ -105,6 +115,8 @@ void rp_shard_destroy(struct rp_shard *s)
 {
 	if (!s)
 		return;
+	/* Control has gone: what the tap still has goes nowhere. */
+	rte_pktmbuf_free(s->tap.block);
 	rp_engine_destroy(s->engine);
 	free(s);
 }
@@ -125,6 +137,26 @@ static void on_impair(struct rp_shard *s, const struct rp_xmsg *m)
 	if (m->value < s->port_count)
 		rp_port_impair_set(s->ports[m->value], true, spec);
 	shard_post(s, RP_ENGINE_CONTROL, &done);
+}
+
+/* Its last block goes before the answer: control has all of it then. */
+static void on_tap(struct rp_shard *s, const struct rp_xmsg *m)
+{
+	struct rp_xmsg done = {.type = RP_XMSG_SNAPSHOT_DONE, .token = m->token};
+
+	if (m->pointer)
+		rp_tap_start(&s->tap, m->pointer);
+	else
+		rp_tap_stop(&s->tap);
+	shard_post(s, RP_ENGINE_CONTROL, &done);
+}
+
+/* Frames of one turn differ in time, which a capture is read for. */
+static uint64_t tap_now(struct rp_shard *s)
+{
+	uint64_t now_ns = rp_clock_now(&s->clock);
+
+	return now_ns + (uint64_t)s->clock.wall_offset_ns;
 }
 
 static void fill_snapshot(struct rp_shard *s, struct rp_engine_snapshot *snap)
@@ -148,6 +180,10 @@ static bool turn_rings(struct rp_shard *s, uint64_t now_ns)
 			on_impair(s, &m[i]);
 			continue;
 		}
+		if (m[i].type == RP_XMSG_TAP) {
+			on_tap(s, &m[i]);
+			continue;
+		}
 		if (m[i].type == RP_XMSG_SNAPSHOT)
 			fill_snapshot(s, m[i].pointer);
 		if (m[i].type == RP_XMSG_SET_LIMITS)
@@ -169,6 +205,8 @@ static bool turn_receive(struct rp_shard *s, uint64_t now_ns)
 
 			if (n == 0)
 				break;
+			if (rp_tap_is_on(&s->tap))
+				rp_tap_frames(&s->tap, p, false, burst, n, tap_now(s));
 			rp_engine_rx(s->engine, p, burst, n, now_ns);
 			busy = true;
 			if (n < BURST)
@@ -191,6 +229,8 @@ static bool turn_transmit(struct rp_shard *s, uint64_t now_ns)
 			unsigned room = rp_port_tx_room(s->ports[p]);
 			unsigned n = rp_engine_tx(s->engine, p, out, RP_MIN(room, BURST));
 
+			if (rp_tap_is_on(&s->tap))
+				rp_tap_frames(&s->tap, p, true, out, n, tap_now(s));
 			for (unsigned i = 0; i < n; i++)
 				rp_port_tx(s->ports[p], out[i], now_ns);
 			busy |= n > 0;
@@ -209,6 +249,8 @@ static bool turn(struct rp_shard *s, uint64_t now_ns)
 	busy |= turn_receive(s, now_ns);
 	busy |= rp_engine_poll(s->engine, now_ns);
 	busy |= turn_transmit(s, now_ns);
+	if (rp_tap_is_on(&s->tap))
+		rp_tap_flush(&s->tap, !busy, tap_now(s));
 	busy |= rp_xcore_flush(s->end) > 0;
 	return busy;
 }

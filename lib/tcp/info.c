@@ -40,6 +40,20 @@ static void info_sizes(const struct tcp_conn *c, struct rp_tcp_info *i)
 	i->ooo = c->ooo_bytes;
 }
 
+/* What tcp_deadline() is for. */
+static const char *info_timer(const struct tcp_conn *c)
+{
+	uint64_t d = tcp_deadline(c);
+
+	if (d == RP_NEVER)
+		return tcp_timer_name(TCP_TIMER_NONE);
+	if (d == c->timer_ns)
+		return tcp_timer_name(c->timer);
+	if (c->flags & TCPF_ACK_DELAYED && d == c->ack_deadline_ns)
+		return "ack";
+	return c->state == TCPS_FIN_WAIT_2 && !c->half_closed ? "fin-wait" : "keepalive";
+}
+
 void rp_tcp_conn_info(const struct rp_conn *conn, struct rp_tcp_info *info)
 {
 	const struct tcp_conn *c = tcp_conn_of(conn);
@@ -67,7 +81,7 @@ void rp_tcp_conn_info(const struct rp_conn *conn, struct rp_tcp_info *info)
 		.bytes_received = c->stat_received,
 		.opened_ns = c->opened_ns,
 		.deadline_ns = tcp_deadline(c),
-		.timer = tcp_timer_name(c->timer),
+		.timer = info_timer(c),
 	};
 	info_sizes(c, info);
 }

@@ -225,8 +225,12 @@ struct rp_tcp_info {
 	bool recovery, reordering;
 	uint64_t rtx_segments, rtos, tlps, undos;
 	uint64_t bytes_sent, bytes_received;
-	uint64_t opened_ns, deadline_ns;
-	const char *timer; /**< what the next deadline is for */
+	uint64_t opened_ns, deadline_ns; /**< deadline RP_NEVER: none */
+	/**
+	 * What the next deadline is for: "rto", "tlp", "reorder", "persist", "ack" (a delayed one),
+	 * "keepalive", "fin-wait" or "none".
+	 */
+	const char *timer;
 };
 
 void rp_tcp_conn_info(const struct rp_conn *c, struct rp_tcp_info *info);

@@ -485,6 +485,7 @@ unsigned rp_xcore_how_of(unsigned type)
 		return RP_XCORE_NORMAL | RP_XCORE_ASKS;
 	case RP_XMSG_ACK:
 	case RP_XMSG_REJECT:
+	case RP_XMSG_TAP:
 	case RP_XMSG_STOP:
 		return RP_XCORE_RESERVE | RP_XCORE_ASKS;
 	case RP_XMSG_SET_RECORD:
@@ -494,6 +495,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_SET_UNARY:
 	case RP_XMSG_SET_LIMITS:
 	case RP_XMSG_DELIVERY:
+	case RP_XMSG_TAPPED:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:
 	case RP_XMSG_NEIGH:

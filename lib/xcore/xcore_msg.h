@@ -46,6 +46,8 @@ struct rte_mbuf;
 	                        queue, revision = ns a consumer may take to return, token = ns    \
 	                        until an idle queue ends, node = ns of spinning, flags = 1: unary  \
 	                        fallback */                                                        \
+	X(TAP, R)            /* pointer = struct rp_tap_config (what it points at is borrowed until  \
+	                        it is off), NULL = off; token. SNAPSHOT_DONE */                    \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
 	/* shard -> control */                                                                     \
 	X(ANSWER, R)         /* token, status, count, idx, revision, tail_length,                   \
@@ -61,6 +63,7 @@ struct rte_mbuf;
 	X(UNARY_DONE, R)     /* token, value = 1 no frame; status, epoch, node = dispatcher */     \
 	X(LINK_STATE, R)     /* node, value = 1 up, 0 down */                                      \
 	X(SNAPSHOT_DONE, R)  /* token */                                                           \
+	X(TAPPED, N)         /* m = a block of frames' copies, port/tap.h */                       \
 	X(STOPPED, R)        /* value as in STOP */                                                \
 	/* shard -> shard */                                                                       \
 	X(FRAME_OUT, N)      /* node, value = bundle; m = frame, for the owner of that link */     \

@@ -3,7 +3,7 @@
 """The two acts of the first slice, between two real nodes: acts.py BINARIES PORT [SHARDS]
 
 PORT is memif, vhost or none (kernel sockets)."""
-import re
+import json
 import sys
 import uuid
 
@@ -75,10 +75,9 @@ def play(cluster, over_port):
     act2(a, b)
     if over_port:
         # As between appliances: marks in the place of losses, and a floor of 5 ms or more.
-        shown = a.ctl("show", "tcp")
-        assert "dctcp ecn" in shown, shown
-        floor = int(re.search(r"floor (\d+) us", shown).group(1))
-        assert 5000 <= floor <= 200000, shown
+        shown = json.loads(a.ctl("show", "tcp", "-j"))["connections"]
+        assert [(c["congestion"], c["ecn"]) for c in shown] == [("dctcp", True)], shown
+        assert 5_000_000 <= shown[0]["rto_floor_ns"] <= 200_000_000, shown
 
 
 def main():

@@ -53,6 +53,37 @@ static void more(struct wire *w, uint32_t bytes)
 	sim_turn(w->sim, 0);
 }
 
+/* What `show tcp` says of timers is the one that is due first, and when. */
+static void the_next_timer_is_named(void **state)
+{
+	const struct rp_conn_options o = {.keepalive_idle_ns = 60 * S};
+	struct wire *w = dialled(NULL);
+	uint8_t byte = app_byte(w->app.peer_pattern, 0);
+
+	assert_string_equal(info(w).timer, "none");
+	assert_true(info(w).deadline_ns == RP_NEVER);
+	wire_free(w);
+	w = dialled(&o);
+	assert_string_equal(info(w).timer, "keepalive");
+	assert_in_range(info(w).deadline_ns - w->sim->now_ns, 59 * S, 60 * S);
+	wire_put(w, ACK, 1, 1, &byte, 1);
+	assert_string_equal(info(w).timer, "ack");
+	assert_in_range(info(w).deadline_ns - w->sim->now_ns, 1, S / 2);
+	more(w, 100);
+	wire_expect(w, ACK, 1, 2, 100);
+	assert_string_equal(info(w).timer, "rto");
+	assert_in_range(info(w).deadline_ns - w->sim->now_ns, 1, 3 * S);
+	wire_put(w, ACK, 2, 101, NULL, 0);
+	assert_string_equal(info(w).timer, "keepalive");
+	app_close(&w->app);
+	sim_turn(w->sim, 0);
+	wire_expect(w, FIN | ACK, 101, 2, 0);
+	wire_put(w, ACK, 2, 102, NULL, 0);
+	assert_string_equal(info(w).state, "FIN-WAIT-2");
+	assert_string_equal(info(w).timer, "fin-wait");
+	wire_free(w);
+}
+
 /* By default there is none, however long the silence (MUST-25). Class 22. */
 static void no_keepalive_unless_asked_for(void **state)
 {
@@ -403,6 +434,7 @@ static void errors_that_end_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_next_timer_is_named),
 		cmocka_unit_test(no_keepalive_unless_asked_for),
 		cmocka_unit_test(keepalive_of_a_peer_that_is_there),
 		cmocka_unit_test(keepalive_of_a_peer_that_is_gone),
