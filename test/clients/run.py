@@ -98,11 +98,52 @@ def go(version):
     return lambda work: go_build(copied("go", work), version, work)
 
 
+def node(work):
+    if not shutil.which("node"):
+        raise Skip("there is no node")
+    folder = copied("node", work)
+    command("the packages cannot be had",
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", str(work / "cache" / "npm")],
+            Skip, FETCH_S, cwd=folder)
+    return ["node", str(folder / "main.js")]
+
+
+def complete_lock(folder, known, env):
+    """Cargo.lock is kept without the source of each package, which is the same for all: cargo says which."""
+    lock = folder / "Cargo.lock"
+    pinned = lock.read_text()
+    if not known.exists():
+        lock.unlink()
+        command("the crates cannot be had", ["cargo", "generate-lockfile"], Skip, FETCH_S, cwd=folder, env=env)
+        known.write_text(re.search(r"^source = .*\n", lock.read_text(), re.M).group())
+    lock.write_text(re.sub(r"^(?=checksum = )", known.read_text(), pinned, flags=re.M))
+
+
+def rust(work):
+    folder, cache = copied("rust", work), work / "cache" / "cargo"
+    cache.mkdir(parents=True, exist_ok=True)
+    home = pathlib.Path(os.environ.get("CARGO_HOME") or pathlib.Path.home() / ".cargo")
+    for settings in ("config.toml", "config"):
+        if (home / settings).exists() and not (cache / settings).exists():
+            (cache / settings).symlink_to(home / settings)
+    env = dict(os.environ, CARGO_HOME=str(cache), CARGO_TARGET_DIR=str(work / "rust-target"))
+    if not shutil.which("protoc"):
+        raise Skip("there is no protoc")
+    complete_lock(folder, work / "cargo-source", env)
+    command("the crates cannot be had", ["cargo", "fetch", "--locked"], Skip, FETCH_S, cwd=folder, env=env)
+    command("the program does not build", ["cargo", "build", "--locked", "--offline", "--jobs", "2"],
+            AssertionError, BUILD_S, cwd=folder, env=env)
+    return [str(work / "rust-target" / "debug" / "ringpost-clients")]
+
+
 CLIENTS = {
     "etcdctl": etcdctl,
     "go-3.5": go("3.5"),
+    "go-3.6": go("3.6"),
+    "rust": rust,
     "python-etcd3": debian_python("etcd3", "python_etcd3.py"),
     "python-etcd3gw": debian_python("etcd3gw", "python_etcd3gw.py"),
+    "node": node,
 }
 
 
