@@ -317,8 +317,12 @@ static void peer_unary_changed(struct dl_peer *p, uint64_t now_ns)
 
 int rp_deliver_set_unary(struct rp_deliver *d, uint64_t node, bool available, uint64_t now_ns)
 {
-	struct dl_peer *p = node != 0 ? peer_get(d, node) : NULL;
+	struct dl_peer *p = dl_peer_of(d, node);
 
+	/* Of a peer that was removed the way's end is no news, and takes no place. */
+	if (!available && (!p || node == 0))
+		return 0;
+	p = node != 0 ? peer_get(d, node) : NULL;
 	if (!p)
 		return -ENOSPC;
 	if (p->unary == available)

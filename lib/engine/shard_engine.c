@@ -10,6 +10,23 @@
 #include <base/mbuf.h>
 #include <engine/shard_engine_priv.h>
 
+/*
+ * Nodes come and go, with every reload and every start without a uuid of their own: one that no way
+ * leads to gives its slot to the next.
+ */
+static struct engine_peer *peer_lost_take(struct rp_engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct engine_peer *p = &e->peer_slots[i];
+
+		if (!p->lost)
+			continue;
+		rp_hmap_remove(&e->peers, &p->by_node);
+		return p;
+	}
+	return NULL;
+}
+
 struct engine_peer *engine_peer_get(struct rp_engine *e, uint64_t node)
 {
 	struct rp_hmap_node *n = rp_hmap_find(&e->peers, node);
@@ -17,9 +34,12 @@ struct engine_peer *engine_peer_get(struct rp_engine *e, uint64_t node)
 
 	if (n)
 		return RP_CONTAINER_OF(n, struct engine_peer, by_node);
-	if (e->peer_count == RP_PEERS_MAX)
+	if (e->peer_count < RP_PEERS_MAX)
+		p = &e->peer_slots[e->peer_count++];
+	else
+		p = peer_lost_take(e);
+	if (!p)
 		return NULL;
-	p = &e->peer_slots[e->peer_count++];
 	*p = (struct engine_peer){.lost = true};
 	rp_hmap_insert(&e->peers, &p->by_node, node);
 	return p;

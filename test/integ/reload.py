@@ -46,13 +46,14 @@ def links(node):
     return node.stats("ringpost_link_bundles_up")["link_bundles_up"]
 
 
-def simple_values(a):
+def simple_values(a, b):
     print("name, term, log")
     said = reload(a, name="renamed", term=7, log_level="debug", log_levels="[grpc=error]")
     assert "name: n0 -> renamed" in said and "term: 1 -> 7" in said, said
     assert "log_level: info -> debug" in said, said
     members = json.loads(a.etcdctl("member", "list", "-w", "json").stdout)
     assert "renamed" in [m["name"] for m in members["members"]], members
+    wait_until("the name at the other node", 10, lambda: "renamed" in b.etcdctl("member", "list").stdout)
     status = json.loads(a.etcdctl("endpoint", "status", "-w", "json").stdout)[0]["Status"]
     assert status["header"]["raft_term"] == 7, status
     assert "] debug: " not in a.log_text()
@@ -79,6 +80,11 @@ def limits(a):
     a.etcdctl("txn", data=ops.encode())
     for i in range(3):
         a.etcdctl("put", f"/q/deep/producer/{i}", "v")
+    reload(a, quota_backend_bytes="1 KiB")
+    assert "space exceeded" in a.etcdctl("put", "big", big, check=False).stderr
+    reload(a, quota_backend_bytes=None)
+    a.etcdctl("alarm", "disarm")
+    a.etcdctl("put", "big", big)
     reload(a, limits="{queue_depth: 3}")
     r = a.etcdctl("put", "/q/deep/producer/more", "v", check=False)
     assert r.returncode != 0 and "deep" in r.stderr, r
@@ -144,8 +150,49 @@ def peers(nodes):
     wait_until("what was written apart", 10, lambda: value(nodes[1], "apart") == "1")
 
 
+def certificate(d, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                    "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2", "-subj",
+                    f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, cwd=d, capture_output=True)
+    return f"{{cert_file: {d}/{name}.pem, key_file: {d}/{name}.key}}"
+
+
+def tls():
+    print("certificates: other files for new connections, none that is no good, and an open watch stays")
+    c = Cluster(sys.argv[1], nodes=1)
+    n = c.nodes[0]
+    first, second = certificate(c.dir, "first"), certificate(c.dir, "second")
+    n.extra["tls"] = first
+    n.extra["listen_client_urls"] = f"https://{n.client}"
+    plain, client = n.etcdctl, n.client
+
+    def use(name):
+        n.etcdctl = lambda *args, **more: plain("--cacert", f"{c.dir}/{name}.pem", *args, **more)
+
+    use("first")
+    n.client = f"https://{client}"
+    with c:
+        wait_until("the node answers", 20, n.ready)
+        watch = n.watch("k", "--cacert", f"{c.dir}/first.pem")
+        wait_until("the watch", 10, lambda: n.stats("ringpost_etcd_watch_streams")["etcd_watch_streams"])
+        n.extra["tls"] = second.replace("second.key", "gone.key")
+        n.extra["term"] = 5
+        n.write_config()
+        said = refused(n, "reload")
+        assert "error: tls: " in said and "gone.key" in said, said
+        assert "term: 1 #" in n.ctl("config")
+        n.etcdctl("put", "k", "by-first")
+        watch.wait("by-first")
+        assert "second.pem" in reload(n, tls=second)
+        use("second")
+        n.etcdctl("put", "k", "by-second")
+        watch.wait("by-second")
+
+
 def main():
-    need("etcdctl")
+    need("etcdctl", "openssl")
+    tls()
     with Cluster(sys.argv[1], nodes=2) as c:
         c.join()
         a, b = c.nodes
@@ -154,7 +201,7 @@ def main():
         wait_until("the consumer", 10, lambda: "consumers: 1 here" in a.ctl("route", "explain", "jobs"))
         a.etcdctl("put", "/q/jobs/producer/one", "held")
         key = consumer.wait("held")
-        simple_values(a)
+        simple_values(a, b)
         limits(a)
         broken(a)
         fixed(a)

@@ -210,6 +210,11 @@ static void too_large_is_refused_at_both_ends(void **state)
 			break;
 		}
 	}
+	/* A higher limit of a running node, and a lower one, which new messages meet elsewhere. */
+	rp_deliver_raise_message_bytes(b->d[0], 1572864);
+	assert_int_equal(flow_send(b, &b->flows[0]), 0);
+	rp_deliver_raise_message_bytes(b->d[0], 1000);
+	assert_int_equal(flow_send(b, &b->flows[0]), 0);
 	world_run(100 * MS);
 	failures = 0; /* what follows a refusal has a gap before it */
 	world_end();

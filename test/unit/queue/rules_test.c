@@ -126,6 +126,51 @@ static void test_limits(void **state)
 	cluster_free(c);
 }
 
+/* New limits of a running node: more is taken at once; what is above a lower one stays. */
+static void test_limits_change(void **state)
+{
+	const struct rp_queue_config config = {
+		.queue_depth_max = 3, .message_bytes_max = 100, .idle_ns = 100 * SEC};
+	struct rp_queue_limits l = {.message_bytes_max = 1000,
+		.queue_depth_max = 5,
+		.queue_bytes_max = 1 << 20,
+		.resume_ns = SEC,
+		.idle_ns = 100 * SEC};
+	struct cluster *c = cluster_new(2, 1, &config);
+	struct client *k;
+
+	for (unsigned i = 1; i <= 3; i++)
+		ok(c, put(c, 0, Q, "t", i));
+	status_is(c, put(c, 0, Q, "t", 4), RP_Q_QUEUE_DEPTH);
+	status_is(c, put(c, 0, Q, "big", 7 * 50), RP_Q_TOO_LARGE);
+	rp_queue_set_limits(c->nodes[0].qs, &l);
+	ok(c, put(c, 0, Q, "t", 4));
+	ok(c, put(c, 0, Q, "big", 7 * 50));
+	l.queue_depth_max = 2;
+	rp_queue_set_limits(c->nodes[0].qs, &l);
+	status_is(c, put(c, 0, Q, "t", 6), RP_Q_QUEUE_DEPTH);
+	assert_int_equal(info_of(c, 0, Q).depth, 5);
+	k = open_consumer(c, 0, Q, 1, 0, NULL);
+	settle(c);
+	assert_int_equal(k->event_count, 5);
+	for (unsigned i = 0; i < 4; i++)
+		ack(c, 0, Q, 1, k->events[i].idx, 0);
+	settle(c);
+	ok(c, put(c, 0, Q, "t", 8));
+	settle(c);
+	/* An idle queue ends by the new time. */
+	for (unsigned i = 4; i < 6; i++)
+		ack(c, 0, Q, 1, k->events[i].idx, 0);
+	close_consumer(c, k, RP_QUEUE_CLOSE_ENDED);
+	cluster_run(c, 10 * SEC);
+	assert_int_equal(c->nodes[0].released, 0);
+	l.idle_ns = 2 * SEC;
+	rp_queue_set_limits(c->nodes[0].qs, &l);
+	cluster_run(c, 10 * SEC);
+	assert_int_equal(c->nodes[0].released, 1);
+	cluster_free(c);
+}
+
 static void test_choice_is_fair(void **state)
 {
 	struct cluster *c = cluster_new(2, 1, NULL);
@@ -555,6 +600,7 @@ int main(void)
 		cmocka_unit_test(test_act_two),
 		cmocka_unit_test(test_one_node_sends_nothing),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limits_change),
 		cmocka_unit_test(test_choice_is_fair),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_filters),

@@ -603,6 +603,38 @@ static void one_run_of_one_side_makes_both_equal(void **state)
 	value_is(0, "/q/y", "102;epoch=9");
 }
 
+static void times_change_while_it_runs(void **state)
+{
+	struct rp_repl_times times = {.ack_ms = 200,
+		.sync_s = 1,
+		.tombstone_s = 5,
+		.tombstone_max_s = 60,
+		.max_skew_s = 3600};
+	struct rp_kv_record kv;
+	uint64_t runs;
+
+	(void)state;
+	cluster_init(&cl, 2, 1);
+	cl.config.sync_s = 1000;
+	cluster_up(&cl, 0);
+	cluster_up(&cl, 1);
+	cluster_run(&cl, 2000);
+	cluster_put(&cl, 0, "k", "v");
+	cluster_delete(&cl, 0, "k");
+	runs = stats(0)->sync_runs;
+	cluster_run(&cl, 10000);
+	assert_int_equal(stats(0)->sync_runs, runs);
+	/* The wait for the next comparison that was a quarter of an hour is a second now. */
+	for (unsigned i = 0; i < 2; i++)
+		rp_repl_set_times(cl.nodes[i].repl, &times, cluster_now(&cl, i));
+	cluster_run(&cl, 5000);
+	assert_true(stats(0)->sync_runs >= runs + 3);
+	cluster_run(&cl, 10000);
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(rp_kv_record_get(cl.nodes[i].kv, cluster_span("k"), &kv));
+	assert_true(cluster_all_online(&cl));
+}
+
 static void tombstones_go_when_all_have_seen_them(void **state)
 {
 	struct rp_kv_record kv;
@@ -703,6 +735,7 @@ int main(void)
 		RULE(local_keys_never_leave),
 		RULE(sync_makes_large_stores_equal),
 		RULE(one_run_of_one_side_makes_both_equal),
+		RULE(times_change_while_it_runs),
 		RULE(tombstones_go_when_all_have_seen_them),
 		RULE(long_absent_member_rejoins_by_pulling),
 		RULE(node_without_a_cluster_peers_with_nobody),
