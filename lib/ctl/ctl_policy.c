@@ -74,6 +74,7 @@ void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c)
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
 		if (ctl->peers[i])
 			ctl->peers[i]->in_zone = ctl_in_zone(c, ctl->peers[i]->address);
+	rp_control_policy_changed(ctl->control, rp_policy_limits_leaving(ctl->policy));
 }
 
 /* Whose calls come before it was ever dialled has no label yet, and is outside. */

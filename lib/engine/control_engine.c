@@ -433,6 +433,9 @@ static void states_run(struct rp_control *c)
 		/* One that was gone is known to no shard: where its links listen is told anew. */
 		if (s->id != c->self.node && s->state == RP_NODE_IN_PROGRESS)
 			control_publish_node(c, s->id);
+		/* Whether it is of this node's zone is known since it was dialled. */
+		if (c->policed && s->state == RP_NODE_IN_PROGRESS)
+			control_publish_registry(c);
 		/* A peer that fell away was hung up on, whoever began it. */
 		if (s->id != c->self.node && s->state < RP_NODE_IN_PROGRESS)
 			set_unary(c, s->id, false);
@@ -504,6 +507,15 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
 	c->auto_compaction_ns = limits->auto_compaction_ns;
 	c->sample_at_ns = 0;
 	memset(c->samples, 0, sizeof(c->samples));
+}
+
+void rp_control_policy_changed(struct rp_control *c, bool limits)
+{
+	bool news = limits || c->policed;
+
+	c->policed = limits;
+	if (news)
+		control_publish_registry(c);
 }
 
 void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now)

@@ -228,6 +228,12 @@ struct rp_control_limits {
 };
 /** Tells every shard, behind all that was sent to it before. */
 void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits);
+/**
+ * ops->eligible answers otherwise than before; `limits`: it may refuse. A queue's dispatcher or
+ * consumer at a node for which the queue's keys may not leave is none to the shards: no stream to
+ * it is opened, and the queue gets a dispatcher here.
+ */
+void rp_control_policy_changed(struct rp_control *c, bool limits);
 /** The node's name in its record, from which the others have it. borrow. */
 void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now);
 

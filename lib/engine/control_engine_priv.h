@@ -96,6 +96,7 @@ struct rp_control {
 	struct rp_list early;		     /**< struct control_early */
 	struct rp_list states;		     /**< struct control_state */
 	bool ready_pending, ready_alone, stopping;
+	bool policed; /**< some keys may not leave for some nodes */
 	uint64_t auto_compaction_ns, sample_at_ns;
 	int64_t samples[CONTROL_COMPACT_SAMPLES]; /**< revisions, newest first; 0 = none */
 	bool stepping;				  /**< the store has background work left */
@@ -122,6 +123,8 @@ void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *ev
 bool control_publish_run(struct rp_control *c);
 /** Tells the shards what the node's record says, which did not change: they forgot it. */
 void control_publish_node(struct rp_control *c, uint64_t node);
+/** Tells the shards of every queue's records anew: what they may know of changed. */
+void control_publish_registry(struct rp_control *c);
 void control_publish_free(struct rp_control *c);
 void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch);
 void control_on_released(struct rp_control *c, struct rp_span name, uint32_t epoch);

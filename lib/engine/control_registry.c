@@ -76,6 +76,28 @@ static struct rp_span live_value(struct rp_control *c, struct rp_span key)
 	return r.value;
 }
 
+/* Does the record name a node that may not have this queue's keys? Of one that was never dialled
+ * the zone is not known; it is asked again when it was. */
+static bool kept_apart(struct rp_control *c, const struct rp_route_key *k, struct rp_span key,
+	struct rp_span value)
+{
+	struct rp_dispatcher_record d = {0};
+	struct rp_consumer_record r = {0};
+	uint64_t node;
+
+	if (!c->policed || value.length == 0)
+		return false;
+	if (k->kind == RP_KEY_DISPATCHER) {
+		rp_route_dispatcher_parse(&d, value.data, value.length);
+		node = d.node;
+	} else {
+		rp_route_consumer_parse(&r, value.data, value.length);
+		node = r.node;
+	}
+	return node != c->self.node && rp_repl_peer_of_node(c->repl, node) != RP_REPL_NO_PEER &&
+	       !c->ops->eligible(c->ctx, node, key);
+}
+
 static int publish_record(struct rp_control *c, const struct rp_route_key *k, struct rp_span key)
 {
 	unsigned shard = rp_hash_pick(rp_queue_hash(k->name.data, k->name.length), c->shards);
@@ -87,6 +109,8 @@ static int publish_record(struct rp_control *c, const struct rp_route_key *k, st
 
 	if (c->ops->tokens(c->ctx, shard, m.type) == 0 || !rp_list_empty(&c->posts[shard]))
 		return -EAGAIN;
+	if (kept_apart(c, k, key, parts[1]))
+		parts[1].length = 0;
 	parts[1].length = RP_MIN(parts[1].length, (size_t)RP_RECORD_BYTES_MAX);
 	memcpy(m.uuid, k->uuid, sizeof(m.uuid));
 	m.m = control_chain(c, parts, 2);
@@ -148,6 +172,24 @@ static int publish_one(struct rp_control *c, struct rp_span key)
 	}
 	rp_route_key_parse(&k, key.data, key.length);
 	return publish_record(c, &k, key);
+}
+
+void control_publish_registry(struct rp_control *c)
+{
+	struct rp_kv_record page[64];
+	struct rp_span at = span_of("/q/"), end = span_of("/q0");
+	bool after = false;
+	uint32_t n;
+
+	do {
+		n = rp_kv_record_page(c->kv, at, after, end, page, RP_ARRAY_SIZE(page));
+		for (uint32_t i = 0; i < n; i++)
+			if (!page[i].deleted && page[i].key.length <= RP_REGISTRY_KEY_BYTES_MAX)
+				publish_later(c, page[i].key);
+		if (n > 0)
+			at = page[n - 1].key;
+		after = true;
+	} while (n == RP_ARRAY_SIZE(page));
 }
 
 bool control_publish_run(struct rp_control *c)

@@ -298,6 +298,11 @@ bool rp_policy_limits_calls(const struct rp_policy *p)
 	return p->local_only.count + p->readonly.count > 0;
 }
 
+bool rp_policy_limits_leaving(const struct rp_policy *p)
+{
+	return p->local.count + p->zone.count > 0;
+}
+
 bool rp_policy_has_zones(const struct rp_policy *p)
 {
 	return p->zone.count > 0;

@@ -58,5 +58,7 @@ const char *rp_policy_text(enum rp_policy_verdict verdict);
 bool rp_policy_may_leave(const struct rp_policy *p, struct rp_span key, bool same_zone);
 /** Does rp_policy_check() ever refuse? */
 bool rp_policy_limits_calls(const struct rp_policy *p);
+/** Does rp_policy_may_leave() ever refuse? */
+bool rp_policy_limits_leaving(const struct rp_policy *p);
 /** Does any key depend on zones? */
 bool rp_policy_has_zones(const struct rp_policy *p);

@@ -86,6 +86,30 @@ def local(a, b):
     assert watch.process.poll() is None
 
 
+def apart(a, b):
+    print("a queue that was shared parts when the rule comes, and is one again when it goes")
+    at_a = a.watch(f"/q/later/consumer/{uuid.uuid4()}")
+    wait_until("b knows a's consumer", 10,
+               lambda: "consumers: 0 here, 1 on other nodes" in b.ctl("route", "explain", "later")
+               or b.etcdctl("put", "/q/later/producer/0", "shared"))
+    b.etcdctl("put", "/q/later/producer/1", "before")
+    at_a.wait("before")
+    for n in (b, a):
+        reload(n, local_prefix="/q/later/")
+    wait_until("b knows it no more", 10,
+               lambda: "0 on other nodes" in b.ctl("route", "explain", "later"))
+    b.etcdctl("put", "/q/later/producer/2", "during")
+    wait_until("b has it", 10, lambda: ", this node)" in b.ctl("route", "explain", "later")
+               and "messages here: 1" in b.ctl("route", "explain", "later"))
+    a.etcdctl("put", "/q/later/producer/3", "own")
+    at_a.wait("own")
+    assert at_a.key_of("during") is None
+    for n in (a, b):
+        reload(n, local_prefix=None)
+    at_a.wait("during", 20)
+    assert at_a.process.poll() is None
+
+
 def readonly(a, b):
     print("readonly_prefix: no call writes there, alone, in a range or in a txn")
     a.etcdctl("put", "/ro/a", "before")
@@ -182,6 +206,7 @@ def main():
     with c:
         c.join()
         local(a, b)
+        apart(a, b)
         readonly(a, b)
         zones(a, b)
         if address:

@@ -51,6 +51,7 @@ static void test_nothing(void **state)
 	assert_int_equal(ask(p, true, "", NO_END, false), RP_POLICY_ALLOWED);
 	assert_true(rp_policy_may_leave(p, span_of("a"), false));
 	assert_false(rp_policy_limits_calls(p));
+	assert_false(rp_policy_limits_leaving(p));
 	assert_false(rp_policy_has_zones(p));
 	rp_policy_destroy(p);
 	rp_policy_destroy(NULL);
@@ -223,6 +224,8 @@ static void test_leaving(void **state)
 			rp_policy_may_leave(p, span_of(rows[i].key), false), rows[i].outside);
 	}
 	assert_true(rp_policy_has_zones(p));
+	assert_true(rp_policy_limits_leaving(p));
+	assert_false(rp_policy_limits_calls(p));
 	/* What may not leave may still be read and written here. */
 	assert_int_equal(ask(p, true, "/local/a", "", false), RP_POLICY_ALLOWED);
 	rp_policy_destroy(p);
