@@ -26,7 +26,7 @@ static void usage(FILE *out)
 {
 	fputs("usage: ringpostctl [--endpoint ADDRESS] COMMAND\n\n", out);
 	for (size_t i = 0; i < RP_ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-22s %s\n", commands[i].syntax, commands[i].help);
+		fprintf(out, "  %-27s %s\n", commands[i].syntax, commands[i].help);
 	fputs("\nADDRESS is host:port or unix:/path of the node; localhost:2379 by default.\n",
 		out);
 }
