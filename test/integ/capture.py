@@ -228,6 +228,16 @@ def last_ifdrop(file):
     return value
 
 
+def node_stops(node):
+    print("a node stops in the middle of it")
+    file = os.path.join(node.dir, "stopped.pcapng")
+    p = capture(node, "-w", file)
+    wait_until("the file begins", 10, lambda: begun(file))
+    assert node.stop() == 0, node.log_text()[-2000:]
+    assert "server stopped" in p.communicate(timeout=20)[1].decode() and p.returncode == 1
+    assert tshark(file, "-Y", "_ws.malformed") == []
+
+
 def main():
     need("etcdctl", "tshark", "capinfos")
     with Cluster(sys.argv[1], nodes=2, port=sys.argv[2]) as c:
@@ -238,6 +248,7 @@ def main():
         filters(a, b, traffic, c.dir)
         slow_reader(a, b, traffic)
         dropped_are_counted(a, traffic)
+        node_stops(b)
     print("captures hold")
 
 
