@@ -89,7 +89,9 @@ static int stack_alloc(struct rp_tcp_stack *s)
 	memcpy(secret, c->secret, sizeof(secret));
 	secret[0] ^= siphash24(c->secret, "flow", 4);
 	secret[1] ^= siphash24(c->secret, "table", 5);
-	s->conns = calloc(c->connections_max, sizeof(*s->conns));
+	s->conns = aligned_alloc(RP_CACHE_LINE, (size_t)c->connections_max * sizeof(*s->conns));
+	if (s->conns)
+		memset(s->conns, 0, (size_t)c->connections_max * sizeof(*s->conns));
 	s->dead = calloc(c->connections_max, sizeof(*s->dead));
 	s->tsegs = calloc(c->segments_max, sizeof(*s->tsegs));
 	s->ooos = calloc(c->reassembly_max, sizeof(*s->ooos));
@@ -208,6 +210,14 @@ void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uin
 			};
 			hashes[i] = flow_hash(&s->flows, &keys[i]);
 			flow_prefetch(&s->flows, hashes[i]);
+		}
+		for (unsigned i = 0; i < k && s->conn_count > TCP_CONNS_NEAR; i++) {
+			const struct tcp_conn *c = NULL;
+
+			if (packets[i].kind == RP_NET_TCP)
+				c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
+			if (c)
+				tcp_conn_prefetch(c);
 		}
 		for (unsigned i = 0; i < k; i++) {
 			if (packets[i].kind == RP_NET_TCP)
@@ -355,6 +365,8 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 		stack_unblock(s, now_ns);
 	while (served < STACK_DIRTY_BUDGET && (l = rp_list_pop_front(&s->dirty))) {
 		served++;
+		if (!rp_list_empty(&s->dirty))
+			tcp_conn_prefetch(rp_list_entry(s->dirty.next, struct tcp_conn, dirty));
 		serve(rp_list_entry(l, struct tcp_conn, dirty), now_ns);
 	}
 	tcp_conn_reap(s);

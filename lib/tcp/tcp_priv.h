@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stddef.h>
 #include <string.h>
 
 #include <rte_byteorder.h>
@@ -209,6 +210,10 @@ struct tcp_listener {
 	struct rp_conn_options options;
 };
 
+/*
+ * In the order of use: what a segment in order touches, either way, lies in the first lines, which
+ * are fetched ahead (tcp_conn_prefetch()), since with many connections none of it is near.
+ */
 struct tcp_conn {
 	/* Identity. The key comes first: the flow table finds it there. */
 	struct flow_key key;
@@ -218,91 +223,112 @@ struct tcp_conn {
 	uint8_t snd_shift, rcv_shift, dupacks, reo_mult;
 	uint16_t mss;	  /* payload bytes of a segment without SACK blocks */
 	uint16_t rcv_mss; /* what the peer's full segments seem to be */
-	uint16_t mss_max; /* what the route and the interface let through, no options */
 	uint8_t ecn;
 	uint8_t quick_acks; /* so many more acknowledgements at once */
 	bool ack_second;    /* small segments count like full ones */
+	bool burst_ends;
 
 	/* Receiving. */
 	uint32_t rcv_nxt, rcv_adv; /* rcv_adv: right edge as told to the peer; never moves left */
-	uint32_t last_ack_sent, irs, fin_seq;
+	uint32_t last_ack_sent;
 	uint32_t ts_recent, ts_offset;
 	uint32_t unconsumed; /* bytes handed up and not given back */
+	uint32_t ooo_count;
 	uint64_t ts_recent_ns, ack_deadline_ns;
 	struct tcp_chain rx; /* in order, not handed up yet */
+
+	/* Its turn. */
 	struct rp_list dirty;
+	const struct rp_conn_events *events;
+	void *events_ctx;
+	struct rp_neigh *neigh;
+	uint64_t heard_ns;    /* the last acceptable segment */
+	uint64_t sent_ns;     /* the last segment with data */
+	uint64_t progress_ns; /* since then nothing new was acknowledged though something waits */
 
 	/* Sending. */
 	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, snd_wl2, snd_wnd_max;
 	uint32_t cwnd, ssthresh, pipe, iss;
 	uint32_t queue_end; /* sequence number behind the last byte queued */
 	uint32_t lost_bytes, sacked_bytes, sacked_count;
-	uint32_t want_bytes; /* of the send that was refused */
 	struct rp_list segs, xmit, lost;
 	struct tseg *next_unsent; /* NULL: all is sent */
+	struct wheel_node wheel;
 	uint64_t timer_ns, rto_ns, srtt_ns, rttvar_ns, rtt_min_ns;
 	/* What the deadlines are measured from; reo_ns is one itself, RP_NEVER: none. */
 	uint64_t rto_start_ns, tlp_start_ns, reo_ns;
+	uint64_t rto_min_ns, ack_delay_max_ns, peer_ack_delay_ns, user_timeout_ns;
+	uint64_t stat_sent, stat_received;
 
 	/* Loss recovery. */
 	uint64_t rack_xmit_ns, rack_rtt_ns;
 	uint32_t rack_end, rack_fack, reo_round_end, reo_persist;
 	uint32_t recover; /* recovery ends when this is acknowledged */
-	uint32_t prr_delivered, prr_out, prr_flight;
-	uint32_t undo_una, undo_end, undo_cwnd, undo_ssthresh, undo_bytes;
-	/* The end and the timestamp of the first retransmission; undo_una: none, or judged. */
-	uint32_t undo_rtx_end, undo_ts;
-	uint64_t frto_ns; /* when a timeout fired that may have been spurious; 0: none */
-	uint32_t tlp_end, dup_bytes, ca_acked;
-	uint32_t sack_cache_count;
-	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
-	struct tcp_range dsack_seen; /* the last one received, and the ACK of its segment */
-	uint32_t dsack_seen_ack;
-	struct tseg *sack_hint;
+	uint32_t ca_acked;
 	const struct tcp_cc_ops *cc;
-	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
 	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
 	 */
 	uint32_t limited_end, limited_flight;
-	bool burst_ends;
-	uint32_t cc_acked; /* of the ACK that makes the reduction; else 0 */
-	uint8_t cc_wanted; /* enum rp_congestion */
-	bool ecn_insist;   /* no fallback of a lost SYN */
+	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
+	uint32_t cc_acked;    /* of the ACK that makes the reduction; else 0 */
 	union {
 		struct tcp_reno reno;
 		struct tcp_cubic cubic;
 		struct tcp_dctcp dctcp;
 	} cc_state;
+	uint32_t prr_delivered, prr_out, prr_flight;
+	uint32_t undo_una, undo_end, undo_cwnd, undo_ssthresh, undo_bytes;
+	/* The end and the timestamp of the first retransmission; undo_una: none, or judged. */
+	uint32_t undo_rtx_end, undo_ts;
+	uint64_t frto_ns; /* when a timeout fired that may have been spurious; 0: none */
+	uint32_t tlp_end, dup_bytes;
+	uint32_t sack_cache_count;
+	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
+	struct tcp_range dsack_seen; /* the last one received, and the ACK of its segment */
+	uint32_t dsack_seen_ack;
+	struct tseg *sack_hint;
 
 	/* Seldom used. */
-	struct rp_neigh *neigh;
+	uint32_t irs, fin_seq;
+	uint32_t want_bytes; /* of the send that was refused */
+	uint16_t mss_max;    /* what the route and the interface let through, no options */
+	uint16_t mss_full;   /* mss while no path MTU is known */
 	struct rp_list neigh_user;
-	struct wheel_node wheel;
-	const struct rp_conn_events *events;
-	void *events_ctx;
 	struct tcp_listener *listener; /* while half open */
 	struct tcp_bucket challenge;
 	struct rp_list ooo;
 	struct tcp_range dsack;
-	uint32_t ooo_count, ooo_bytes, ooo_mbufs, ooo_stamp;
-	uint64_t rto_min_ns, rto_min_own_ns; /* rto_min_own_ns: without the stack's floor */
-	uint64_t ack_delay_max_ns, peer_ack_delay_ns, user_timeout_ns;
-	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
+	uint32_t ooo_bytes, ooo_mbufs, ooo_stamp;
 	uint8_t keepalive_probes, keepalive_sent;
-	uint16_t mss_full; /* mss while no path MTU is known */
-	uint64_t pmtu_ns;  /* when a path MTU was learned; 0: none */
+	uint8_t cc_wanted;				   /* enum rp_congestion */
+	bool ecn_insist;				   /* no fallback of a lost SYN */
+	uint64_t rto_min_own_ns;			   /* without the stack's floor */
+	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
+	uint64_t pmtu_ns; /* when a path MTU was learned; 0: none */
 	struct tcp_bucket pmtu_bucket;
-	uint64_t progress_ns; /* since then nothing new was acknowledged though something waits */
-	uint64_t heard_ns;    /* the last acceptable segment */
-	uint64_t sent_ns;     /* the last segment with data */
-	uint64_t life_ns;     /* end of FIN-WAIT-2; before it, the next look at the silence */
+	uint64_t life_ns; /* end of FIN-WAIT-2; before it, the next look at the silence */
 	uint64_t opened_ns;
-	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo, stat_sent, stat_received;
+	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo;
 	enum rp_close_reason close_reason;
 	bool half_closed; /* the owner reads on: FIN-WAIT-2 has no end */
 	uint32_t next_free;
 	struct tseg fin_seg; /* so that a close never lacks a segment */
-};
+} __attribute__((aligned(RP_CACHE_LINE)));
+
+/* So many connections are near without being fetched ahead. */
+#define TCP_CONNS_NEAR 64
+/* Of a connection that is served soon: all that a segment in order touches. */
+#define TCP_CONN_HOT_LINES 9
+_Static_assert(offsetof(struct tcp_conn, prr_delivered) <= (TCP_CONN_HOT_LINES + 1) * RP_CACHE_LINE,
+	"what is hot lies in front");
+
+static inline void tcp_conn_prefetch(const struct tcp_conn *c)
+{
+	const uint8_t *p = (const uint8_t *)c;
+
+	for (unsigned i = 0; i < TCP_CONN_HOT_LINES; i++)
+		__builtin_prefetch(p + i * RP_CACHE_LINE, 1);
+}
 
 /** What is left of a connection in TIME-WAIT. */
 struct tcp_tw {
