@@ -86,13 +86,14 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```$", args.page.read_text(), re.M | re.S))
     faults, programs = [f"no program in {n}" for n in LANGUAGES if n not in blocks], {}
+    left_out = []
     for name in blocks.keys() & LANGUAGES.keys():
         try:
             programs[name] = LANGUAGES[name](blocks[name], args.work)
         except run.Skip as e:
-            print(f"left out: {name}: {e}")
+            left_out.append(f"{name}: {e}")
     if len(programs) < 2:
-        print("skipped: fewer than two languages can be had")
+        print(f"skipped: fewer than two languages can be had: {'; '.join(left_out)}")
         return 77
     server = run.ours(os.path.abspath(args.binaries))
     try:
@@ -109,7 +110,8 @@ def main():
         status = server.stop()
     if status:
         faults.append(f"ringpostd ended with status {status}")
-    print("\n".join(f"FAIL {f}" for f in faults) or f"{len(programs) ** 2} pairs")
+    print("\n".join(f"FAIL {f}" for f in faults) or
+          f"{len(programs) ** 2} pairs of {' '.join(programs)}; left out: {'; '.join(left_out) or 'none'}")
     return 1 if faults else 0
 
 

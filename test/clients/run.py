@@ -40,7 +40,7 @@ class Skip(Exception):
 
 
 def command(what, argv, error, seconds, **more):
-    """Runs argv; raises error(what and the end of its words)."""
+    """Runs argv; raises error(what, and its words about it)."""
     try:
         p = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            text=True, errors="replace", timeout=seconds, check=False, **more)
@@ -51,7 +51,8 @@ def command(what, argv, error, seconds, **more):
         out, status = "it takes too long", 1
     if status != 0:
         lines = [l.strip() for l in out.splitlines() if l.strip()]
-        raise error(f"{what}: {re.sub(r'https?://[^ ]+', '...', ' '.join(lines[-2:]))[-300:]}")
+        told = [l for l in lines if re.search(r"\berror\b", l, re.I)][:3] or lines[-2:]
+        raise error(f"{what}: {re.sub(r'https?://[^ ]+', '...', ' '.join(told))[:300]}")
     return out
 
 
@@ -103,8 +104,8 @@ def node(work):
         raise Skip("there is no node")
     folder = copied("node", work)
     command("the packages cannot be had",
-            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", str(work / "cache" / "npm")],
-            Skip, FETCH_S, cwd=folder)
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+             "--cache", str(work / "cache" / "npm")], Skip, FETCH_S, cwd=folder)
     return ["node", str(folder / "main.js")]
 
 
@@ -117,6 +118,7 @@ def complete_lock(folder, known, env):
         command("the crates cannot be had", ["cargo", "generate-lockfile"], Skip, FETCH_S, cwd=folder, env=env)
         known.write_text(re.search(r"^source = .*\n", lock.read_text(), re.M).group())
     lock.write_text(re.sub(r"^(?=checksum = )", known.read_text(), pinned, flags=re.M))
+    shutil.copystat(HERE / "rust" / "Cargo.lock", lock)  # as old as it is: nothing to build anew
 
 
 def rust(work):
