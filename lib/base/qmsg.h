@@ -10,7 +10,9 @@
  * lie in the first segment.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <base/units.h>
 
@@ -111,6 +113,14 @@ struct rp_qmsg {
 	struct rte_mbuf *payload; /**< tail, then value; NULL where the type has none */
 	uint64_t cookie;	  /**< the sender's own; comes back with on_took and the like */
 };
+
+/** A message that names no consumer. */
+static inline bool rp_uuid_is_zero(const uint8_t uuid[RP_UUID_BYTES])
+{
+	static const uint8_t zero[RP_UUID_BYTES];
+
+	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
+}
 
 /** CRC32C of a queue's name: the same on every node. Picks the shard and the link. */
 uint32_t rp_queue_hash(const void *name, size_t length);

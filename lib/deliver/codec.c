@@ -23,20 +23,13 @@ enum rp_qmsg_type dl_qmsg_type(uint8_t frame_type)
 	return RP_QMSG_TYPE_COUNT;
 }
 
-static bool uuid_is_zero(const uint8_t *uuid)
-{
-	static const uint8_t zero[RP_UUID_BYTES];
-
-	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
-}
-
 static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra, bool with_name)
 {
 	uint16_t f = 0;
 
 	f |= m->idx ? DL_FIELD_IDX : 0;
 	f |= m->alloc_node ? DL_FIELD_ALLOC : 0;
-	f |= uuid_is_zero(m->uuid) ? 0 : DL_FIELD_UUID;
+	f |= rp_uuid_is_zero(m->uuid) ? 0 : DL_FIELD_UUID;
 	f |= m->producer_node | m->producer_boot | m->producer_seq ? DL_FIELD_PRODUCER : 0;
 	f |= m->token ? DL_FIELD_TOKEN : 0;
 	f |= m->mod_revision ? DL_FIELD_REVISION : 0;

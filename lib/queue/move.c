@@ -25,17 +25,31 @@
 #define MOVE_LOOK_NS (1 * RP_NS_PER_MS)
 /* One who claimed and does not take it keeps it from nobody for longer. */
 #define MOVE_ASKS_MAX 10
+/* A node that stops has so many under way at once. */
+#define MOVES_AT_ONCE 256
 
+#define move_of(l) rp_list_entry(l, struct move, link)
+
+/* Its place is looked for from the end that is nearer in time. */
 static void move_later(struct rp_queues *qs, struct move *v, uint64_t at_ns)
 {
 	struct rp_list *n;
 
 	rp_list_unlink(&v->link);
 	v->at_ns = at_ns;
-	n = qs->moves.prev;
-	while (n != &qs->moves && rp_list_entry(n, struct move, link)->at_ns > at_ns)
-		n = n->prev;
-	rp_list_push_front(n, &v->link);
+	n = qs->moves.next;
+	if (n != &qs->moves && move_of(qs->moves.prev)->at_ns < at_ns) {
+		n = &qs->moves;
+	} else if (n != &qs->moves && move_of(qs->moves.prev)->at_ns - at_ns <
+					      at_ns - RP_MIN(at_ns, move_of(n)->at_ns)) {
+		n = &qs->moves;
+		while (n->prev != &qs->moves && move_of(n->prev)->at_ns > at_ns)
+			n = n->prev;
+	} else {
+		while (n != &qs->moves && move_of(n)->at_ns <= at_ns)
+			n = n->next;
+	}
+	rp_list_push_back(n, &v->link);
 }
 
 /* NULL: there are as many as there may be. */
@@ -257,13 +271,6 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 	}
 }
 
-static bool uuid_is_zero(const uint8_t uuid[RP_UUID_BYTES])
-{
-	static const uint8_t zero[RP_UUID_BYTES];
-
-	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
-}
-
 /* The consumer that holds it there is the same here, or what is known of it since. */
 static struct consumer *bound_holder(
 	struct rp_queues *qs, struct queue *q, const struct binding *b, uint64_t now_ns)
@@ -304,7 +311,7 @@ void dispatch_index_bound(
 	message_unhand(m);
 	message_indexed(qs, m);
 	COUNT(qs, q, indexed);
-	c = uuid_is_zero(b->uuid) ? NULL : bound_holder(qs, q, b, now_ns);
+	c = rp_uuid_is_zero(b->uuid) ? NULL : bound_holder(qs, q, b, now_ns);
 	if (!c) {
 		dispatch_return(qs, m);
 		return;
@@ -338,9 +345,15 @@ bool move_is_between(
 	return ((q->move && q->move->from) || q->handing > 0) && !message_find(qs, q, idx, alloc);
 }
 
+static bool stop_may_go_on(const struct rp_queues *qs)
+{
+	return qs->stopping && qs->stop_cursor <= qs->queue_mask &&
+	       qs->moves_slab.used < MOVES_AT_ONCE;
+}
+
 static void stop_step(struct rp_queues *qs, uint64_t now_ns)
 {
-	for (unsigned i = 0; i < POLL_BUDGET && qs->stop_cursor <= qs->queue_mask; i++) {
+	for (unsigned i = 0; i < POLL_BUDGET && stop_may_go_on(qs); i++) {
 		struct queue *q = qs->queue_table[qs->stop_cursor++];
 
 		for (; q; q = q->hash_next) {
@@ -352,10 +365,9 @@ static void stop_step(struct rp_queues *qs, uint64_t now_ns)
 
 bool move_poll(struct rp_queues *qs, uint64_t now_ns)
 {
-	if (qs->stopping)
-		stop_step(qs, now_ns);
+	stop_step(qs, now_ns);
 	for (unsigned i = 0; i < POLL_BUDGET && !rp_list_empty(&qs->moves); i++) {
-		struct move *v = rp_list_entry(qs->moves.next, struct move, link);
+		struct move *v = move_of(qs->moves.next);
 
 		if (v->at_ns > now_ns)
 			break;
@@ -371,11 +383,11 @@ bool move_poll(struct rp_queues *qs, uint64_t now_ns)
 
 uint64_t move_next_ns(const struct rp_queues *qs)
 {
-	if (qs->stopping && qs->stop_cursor <= qs->queue_mask)
+	if (stop_may_go_on(qs))
 		return 0;
 	if (rp_list_empty(&qs->moves))
 		return RP_NEVER;
-	return rp_list_entry(qs->moves.next, struct move, link)->at_ns;
+	return move_of(qs->moves.next)->at_ns;
 }
 
 bool rp_queue_is_moving(const struct rp_queues *qs)
