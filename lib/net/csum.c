@@ -57,6 +57,22 @@ static inline uint64_t csum_tail(const uint8_t *p, size_t length)
 	return sum;
 }
 
+/* Small ones: what vectors need before and behind would be most of the work. */
+#define CSUM_SHORT_BYTES 128u
+
+static uint16_t csum_short(const uint8_t *p, size_t length)
+{
+	uint64_t a = 0, b = 0, w[2];
+
+	for (; length >= 16; p += 16, length -= 16) {
+		memcpy(w, p, sizeof(w));
+		a = rp_csum_add(a, w[0]);
+		b = rp_csum_add(b, w[1]);
+	}
+	a = rp_csum_add(a, b);
+	return rp_csum_fold(length > 0 ? rp_csum_add(a, csum_tail(p, length)) : a);
+}
+
 /* Most bytes of one pass: its sums of signed words must fit in 32 bits. */
 #define CSUM_PASS_BYTES 65536u
 
@@ -118,8 +134,7 @@ CSUM_AVX2 static uint16_t csum_by_32(const uint8_t *p, size_t length)
 
 static uint16_t csum_pass(const uint8_t *p, size_t length)
 {
-	return length >= 128 && __builtin_cpu_supports("avx2") ? csum_by_32(p, length)
-							       : csum_by_16(p, length);
+	return __builtin_cpu_supports("avx2") ? csum_by_32(p, length) : csum_by_16(p, length);
 }
 #else
 static uint16_t csum_pass(const uint8_t *p, size_t length)
@@ -137,8 +152,8 @@ uint16_t rp_csum_bytes(const void *data, size_t length)
 	const uint8_t *p = data;
 	uint64_t sum = 0;
 
-	if (length < 32)
-		return rp_csum_fold(csum_tail(p, length));
+	if (length < CSUM_SHORT_BYTES)
+		return csum_short(p, length);
 	for (; length > CSUM_PASS_BYTES; p += CSUM_PASS_BYTES, length -= CSUM_PASS_BYTES)
 		sum += csum_pass(p, CSUM_PASS_BYTES);
 	return rp_csum_fold(sum + csum_pass(p, length));

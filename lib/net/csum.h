@@ -22,6 +22,14 @@ static inline uint16_t rp_csum_fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
+/** Adds a word and puts its carry back in: a sum of long words is one of short words (RFC 1071 2).
+ */
+static inline uint64_t rp_csum_add(uint64_t sum, uint64_t word)
+{
+	sum += word;
+	return sum + (sum < word);
+}
+
 /** Sum of a header of a multiple of 4 bytes, not folded: made for a few words. */
 static inline uint64_t rp_csum_header(const void *header, unsigned length)
 {

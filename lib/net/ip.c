@@ -1,30 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <net/net_priv.h>
 
-#define IP_DF 0x4000
 #define IP_MF_AND_OFFSET 0x3fff
 #define TCP_HEADER_BYTES 20
-
-/* Whole words are stored, one by one, and the sum is made of values: reading back what was just
- * written in other sizes would wait for the stores. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t tos, uint32_t src,
-	uint32_t dst, uint16_t total_length)
-{
-	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
-	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)tos << 16 | total_length);
-	uint32_t second = RTE_BE32(IP_DF);
-	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
-	uint64_t sum = (uint64_t)first + second + third + src + dst;
-	uint8_t *p = (uint8_t *)ip;
-
-	net_store32(p, first);
-	net_store32(p + 4, second);
-	net_store32(p + 8, third);
-	net_store32(p + 12, src);
-	net_store32(p + 16, dst);
-	if (!net->iface.tx_csum_ip)
-		ip->checksum = (uint16_t)~rp_csum_fold(sum);
-}
 
 /* RFC 1122 3.2.1.3: addresses that nobody can send from. */
 static bool ip_source_ok(const struct rp_net *net, const uint8_t src[4])
@@ -123,6 +101,27 @@ bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint1
 	return ip_tcp(net, m, offset, length, pseudo, out);
 }
 
+/* Hash of an address into net->sources. */
+static uint32_t *ip_source_slot(struct rp_net *net, uint32_t src)
+{
+	return &net->sources[(src * 0x9e3779b1u) >> (32 - NET_SOURCES_BITS)];
+}
+
+/*
+ * The common packet: one mbuf, no options, no fragment, TCP to our first address, from one whose
+ * packets were looked at before. Whatever differs takes the long way, which knows what to count.
+ */
+static inline bool ip_plain(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip)
+{
+	uint32_t src = net_load32(ip->src), total = rte_be_to_cpu_16(ip->total_length);
+
+	return !m->next && ip->version_ihl == 0x45 && ip->protocol == NET_PROTO_TCP &&
+	       !(ip->fragment & RTE_BE16(IP_MF_AND_OFFSET)) && total >= sizeof(*ip) &&
+	       total + NET_ETH_BYTES <= m->data_len && src != 0 &&
+	       *ip_source_slot(net, src) == src && net_load32(ip->dst) == net->addr &&
+	       !ip_csum_bad(net, m, ip, sizeof(*ip));
+}
+
 /* What counts what is wrong with the header in `ip` of `available` bytes; NULL: nothing is. */
 static uint64_t *ip_fault(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip,
 	uint32_t available, int *local)
@@ -147,24 +146,31 @@ static uint64_t *ip_fault(struct rp_net *net, const struct rte_mbuf *m, const st
 	return NULL;
 }
 
-bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+/* The IP part of a TCP packet is right: its TCP part. m begins with the IP header. */
+__attribute__((always_inline)) static inline bool ip_to_tcp(struct rp_net *net, struct rte_mbuf *m,
+	const struct net_ip4 *ip, uint16_t ihl, int local, struct rp_net_packet *out)
+{
+	uint16_t length = (uint16_t)(m->pkt_len - ihl);
+	uint32_t src = net_load32(ip->src);
+	uint64_t pseudo = (uint64_t)src + net_load32(ip->dst) + RTE_BE16(NET_PROTO_TCP) +
+			  rte_cpu_to_be_16(length);
+
+	out->ecn = ip->tos & RP_NET_ECN_CE;
+	out->remote = net_ip_from32(src);
+	out->local = (uint32_t)local;
+	return ip_tcp(net, m, ihl, length, pseudo, out);
+}
+
+static bool ip_input_other(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
 	struct rp_net_counters *c = net->counters;
 	const struct net_ip4 *ip;
-	uint16_t ihl, length;
-	uint64_t *fault, pseudo;
-	uint32_t src;
+	uint16_t ihl;
+	uint64_t *fault;
 	int local = 0;
 	uint32_t available = m->pkt_len - NET_ETH_BYTES;
 
-	if (available < sizeof(*ip)) {
-		c->drop_short++;
-		rte_pktmbuf_free(m);
-		return false;
-	}
-	m = net_pull(net, m, NET_ETH_BYTES + sizeof(*ip));
-	if (!m)
-		return false;
 	ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
 	ihl = (uint16_t)((ip->version_ihl & 15) * 4);
 	if (ihl > sizeof(*ip) && ihl <= available) {
@@ -182,14 +188,30 @@ bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out,
 	/* Ethernet pads short packets. */
 	net_trim_to(m, NET_ETH_BYTES + (uint32_t)rte_be_to_cpu_16(ip->total_length));
 	rte_pktmbuf_adj(m, NET_ETH_BYTES);
-	length = (uint16_t)(m->pkt_len - ihl);
-	src = net_load32(ip->src);
 	if (ip->protocol != NET_PROTO_TCP)
-		return icmp_input(net, m, ihl, length, (uint32_t)local, src, out, now_ns);
-	pseudo = (uint64_t)src + net_load32(ip->dst) + RTE_BE16(NET_PROTO_TCP) +
-		 rte_cpu_to_be_16(length);
-	out->ecn = ip->tos & RP_NET_ECN_CE;
-	out->remote = net_ip_from32(src);
-	out->local = (uint32_t)local;
-	return ip_tcp(net, m, ihl, length, pseudo, out);
+		return icmp_input(net, m, ihl, (uint16_t)(m->pkt_len - ihl), (uint32_t)local,
+			net_load32(ip->src), out, now_ns);
+	*ip_source_slot(net, net_load32(ip->src)) = net_load32(ip->src);
+	return ip_to_tcp(net, m, ip, ihl, local, out);
+}
+
+bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	const struct net_ip4 *ip;
+
+	if (m->pkt_len < NET_ETH_BYTES + sizeof(*ip)) {
+		net->counters->drop_short++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	m = net_pull(net, m, NET_ETH_BYTES + sizeof(*ip));
+	if (!m)
+		return false;
+	ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
+	if (!ip_plain(net, m, ip))
+		return ip_input_other(net, m, out, now_ns);
+	m->data_off += NET_ETH_BYTES;
+	m->data_len = rte_be_to_cpu_16(ip->total_length); /* Ethernet pads short packets */
+	m->pkt_len = m->data_len;
+	return ip_to_tcp(net, m, ip, sizeof(*ip), 0, out);
 }

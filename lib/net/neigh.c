@@ -368,28 +368,21 @@ static void neigh_hold(struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *
 	n->pending_count++;
 }
 
-void neigh_output(
-	struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, bool control, uint64_t now_ns)
+bool neigh_unsure(struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, uint64_t now_ns)
 {
-	net_tag_room(net, m);
-	if (__builtin_expect(n->state != NEIGH_REACHABLE, 0)) {
-		if (n->state == NEIGH_FAILED)
-			neigh_start(net, n, now_ns);
-		if (n->state == NEIGH_INCOMPLETE) {
-			neigh_hold(net, n, m);
-			return;
-		}
-		if (n->state == NEIGH_STALE) {
-			n->state = NEIGH_PROBE;
-			n->tries = 0;
-			/* The answer to this very packet may confirm it before it has to be asked.
-			 */
-			neigh_arm(net, n, now_ns + net->config.neigh_retry_ns);
-		}
+	if (n->state == NEIGH_FAILED)
+		neigh_start(net, n, now_ns);
+	if (n->state == NEIGH_INCOMPLETE) {
+		neigh_hold(net, n, m);
+		return true;
 	}
-	n->used_ns = now_ns;
-	net_link_header(net, m, &n->eth);
-	net_tx_push(net, m, control);
+	if (n->state == NEIGH_STALE) {
+		n->state = NEIGH_PROBE;
+		n->tries = 0;
+		/* The answer to this very packet may confirm it before it has to be asked. */
+		neigh_arm(net, n, now_ns + net->config.neigh_retry_ns);
+	}
+	return false;
 }
 
 static void neigh_fail(struct rp_net *net, struct rp_neigh *n, uint64_t now_ns)

@@ -114,11 +114,7 @@ const struct rp_net_counters *rp_net_counters(const struct rp_net *net)
 
 uint32_t rp_net_tx_room(const struct rp_net *net, bool control)
 {
-	uint32_t room = net->tx_mask + 1 - (net->tx_tail - net->tx_head);
-
-	if (control)
-		return room;
-	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
+	return net_tx_room(net, control);
 }
 
 bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
@@ -128,19 +124,6 @@ bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
 	net_tag_room(net, m);
 	net_link_header(net, m, &eth);
 	return net_tx_push(net, m, true);
-}
-
-bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control)
-{
-	if (rp_net_tx_room(net, control) == 0) {
-		net->counters->drop_tx_full++;
-		rte_pktmbuf_free(m);
-		return false;
-	}
-	net->counters->tx_packets++;
-	net->counters->tx_bytes += m->pkt_len;
-	net->txq[net->tx_tail++ & net->tx_mask] = m;
-	return true;
 }
 
 unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max)
@@ -328,13 +311,11 @@ static bool net_rx_other(
 static bool net_rx_frame(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
-	struct rp_net_counters *c = net->counters;
 	const struct net_eth *eth;
 
-	c->rx_packets++;
-	c->rx_bytes += m->pkt_len;
+	net->counters->rx_bytes += m->pkt_len;
 	if (m->pkt_len < NET_ETH_BYTES) {
-		c->drop_short++;
+		net->counters->drop_short++;
 		rte_pktmbuf_free(m);
 		return false;
 	}
@@ -360,6 +341,7 @@ unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 	unsigned k = 0;
 
 	RP_ASSERT(n <= RP_NET_BURST);
+	net->counters->rx_packets += n;
 	for (unsigned i = 0; i < n && i < NET_PREFETCH; i++)
 		__builtin_prefetch(rte_pktmbuf_mtod(frames[i], void *));
 	for (unsigned i = 0; i < n; i++) {
@@ -390,8 +372,7 @@ static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct r
 		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_TCP_CKSUM;
 		*checksum = rp_csum_fold(pseudo);
 	} else {
-		*checksum = (uint16_t)~rp_csum_fold(
-			pseudo + rp_csum_header(tcp, s->tcp_length) + s->payload_sum);
+		*checksum = (uint16_t)~rp_csum_fold(rp_csum_add(pseudo, s->sum));
 		net->counters->csum_sw_tx++;
 	}
 	if (net->iface.tx_csum_ip) {
@@ -440,8 +421,7 @@ static void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh, struct r
 		m->ol_flags |= RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_TCP_CKSUM;
 		*checksum = rp_csum_fold(pseudo);
 	} else {
-		*checksum = (uint16_t)~rp_csum_fold(
-			pseudo + rp_csum_header(tcp, s->tcp_length) + s->payload_sum);
+		*checksum = (uint16_t)~rp_csum_fold(rp_csum_add(pseudo, s->sum));
 		net->counters->csum_sw_tx++;
 	}
 	neigh_output(net, neigh, m, true, now_ns);

@@ -286,9 +286,8 @@ uint32_t rp_net_tx_room(const struct rp_net *net, bool control);
 /** What rp_net_output_tcp() has to know of a segment. */
 struct rp_net_segment {
 	const union rp_ip *remote;
-	uint32_t local; /**< index of our address */
-	uint32_t
-		payload_sum; /**< raw checksum (rp_csum_chain) of the bytes behind the TCP header */
+	uint32_t local;	     /**< index of our address */
+	uint64_t sum;	     /**< raw, of the TCP header and all behind it (net/csum.h) */
 	uint16_t tcp_length; /**< of the TCP header with its options */
 	uint8_t ecn;	     /**< RP_NET_ECN_*, of the traffic class */
 };
@@ -296,14 +295,14 @@ struct rp_net_segment {
 /**
  * Completes and sends a TCP packet. Take. `m` is the packet from its Ethernet header on: the first
  * RP_NET_HEADROOM bytes are unwritten, the TCP header follows, its checksum field zero; payload may
- * follow in further segments; the mbuf has its headroom. `payload_sum` is used where the device
- * makes no checksums. The packet may be kept until the neighbour is resolved; what cannot be sent
+ * follow in further segments; the mbuf has its headroom. `sum` is used where the device makes no
+ * checksums. The packet may be kept until the neighbour is resolved; what cannot be sent
  * is dropped, counted. The flow label of IPv6 is a keyed hash of addresses and ports (RFC 6437).
  */
 void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *segment, uint64_t now_ns);
 
-/** True where the checksum of TCP payload has to be given to rp_net_output_tcp(). */
+/** True where the sum of TCP header and payload has to be given to rp_net_output_tcp(). */
 bool rp_net_needs_sum(const struct rp_net *net);
 
 /** Hands out up to `max` ready frames, in order. The caller owns them. Returns how many. */

@@ -21,6 +21,8 @@
 #define NET_PROTO_TCP 6
 #define NET_PROTO_ICMP6 58
 #define NET_TTL 64
+#define NET_IP_DF 0x4000
+#define NET_SOURCES_BITS 7
 
 struct net_eth {
 	uint8_t dst[6], src[6];
@@ -109,6 +111,9 @@ struct rp_net {
 	struct net_addr addrs[RP_NET_ADDRESSES_MAX + 1];
 	uint64_t addr_due_ns; /* no address is due before */
 	uint64_t label_secret;
+	/* Senders of TCP packets, by a hash of their IPv4 address: they are no address of ours, no
+	 * broadcast and no group. */
+	uint32_t sources[1 << NET_SOURCES_BITS];
 	uint64_t mld_due_ns; /* of the next report of groups */
 	uint8_t mld_unsolicited;
 	struct rte_mempool *header_pool, *control_pool, *payload_pool;
@@ -176,8 +181,27 @@ static inline union rp_ip net_ip_from32(uint32_t addr)
 
 /* net.c */
 
+static inline uint32_t net_tx_room(const struct rp_net *net, bool control)
+{
+	uint32_t room = net->tx_mask + 1 - (net->tx_tail - net->tx_head);
+
+	if (control)
+		return room;
+	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
+}
 /** Queues a finished frame; take. False: full, dropped and counted. */
-bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control);
+static inline bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control)
+{
+	if (__builtin_expect(net_tx_room(net, control) == 0, 0)) {
+		net->counters->drop_tx_full++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	net->counters->tx_packets++;
+	net->counters->tx_bytes += m->pkt_len;
+	net->txq[net->tx_tail++ & net->tx_mask] = m;
+	return true;
+}
 /** The same for a frame with its Ethernet header, which gets the tag: ARP, neighbour discovery. */
 bool net_tx_own(struct rp_net *net, struct rte_mbuf *m);
 /** Room for the tag in front, where there is one; before the packet may have to wait. */
@@ -252,9 +276,19 @@ struct neigh_news {
 void neigh_learn(struct rp_net *net, const struct neigh_news *news, uint64_t now_ns);
 /** Configured ones. -ENOSPC, -EINVAL. */
 int neigh_set_static(struct rp_net *net, const struct rp_net_neighbour *neighbour);
+/** The neighbour's address is not known for certain: asks for it. True: m (take) waits for it. */
+bool neigh_unsure(struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, uint64_t now_ns);
 /** Sends `m`, complete but for the Ethernet header's content, or keeps it. Take. */
-void neigh_output(
-	struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, bool control, uint64_t now_ns);
+static inline void neigh_output(
+	struct rp_net *net, struct rp_neigh *n, struct rte_mbuf *m, bool control, uint64_t now_ns)
+{
+	net_tag_room(net, m);
+	if (__builtin_expect(n->state != NEIGH_REACHABLE, 0) && neigh_unsure(net, n, m, now_ns))
+		return;
+	n->used_ns = now_ns;
+	net_link_header(net, m, &n->eth);
+	net_tx_push(net, m, control);
+}
 void neigh_poll(struct rp_net *net, uint64_t now_ns);
 
 /* arp.c */
@@ -268,9 +302,29 @@ void arp_announce(struct rp_net *net, const union rp_ip *ip);
 
 /** Takes an IPv4 frame. True: *out is for the layer above. */
 bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns);
-/** Writes a header without options, its checksum made unless the device does. */
-void ip_fill(struct rp_net *net, struct net_ip4 *ip, uint8_t protocol, uint8_t tos, uint32_t src,
-	uint32_t dst, uint16_t total_length);
+/**
+ * Writes a header without options, its checksum made unless the device does. Whole words are
+ * stored, and the sum is made of values: reading back what was just written in other sizes would
+ * wait for the stores.
+ */
+static inline void ip_fill(const struct rp_net *net, struct net_ip4 *ip, uint8_t protocol,
+	uint8_t tos, uint32_t src, uint32_t dst, uint16_t total_length)
+{
+	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
+	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)tos << 16 | total_length);
+	uint32_t second = RTE_BE32(NET_IP_DF);
+	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
+	uint64_t sum = (uint64_t)first + second + third + src + dst;
+	uint8_t *p = (uint8_t *)ip;
+
+	net_store32(p, first);
+	net_store32(p + 4, second);
+	net_store32(p + 8, third);
+	net_store32(p + 12, src);
+	net_store32(p + 16, dst);
+	if (!net->iface.tx_csum_ip)
+		ip->checksum = (uint16_t)~rp_csum_fold(sum);
+}
 /**
  * The checks of a TCP header that IPv4 and IPv6 share. m begins with the IP header; the TCP part is
  * `length` bytes from `offset`. Take; true: *out has it. `pseudo`: sum of the pseudo header.

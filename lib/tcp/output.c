@@ -1,24 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/tcp_priv.h>
 
-static inline void out_word(uint8_t *p, uint32_t value)
+/* Stores it in network order; returns what it adds to the checksum. */
+static inline uint64_t out_word(uint8_t *p, uint32_t value)
 {
 	value = rte_cpu_to_be_32(value);
 	memcpy(p, &value, sizeof(value));
+	return value;
 }
 
-/* The TCP header of a new packet; options lie behind it already. */
-static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq, uint32_t ack,
-	uint8_t flags, uint16_t window, unsigned options)
+/* The TCP header of a new packet; options lie behind it already. Returns the raw sum of both. */
+static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq,
+	uint32_t ack, uint8_t flags, uint16_t window, unsigned options)
 {
 	uint8_t *h = rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM);
+	uint64_t sum = rp_csum_header(h + TCP_HEADER_BYTES, options);
 
-	/* In whole words, as the checksum is going to read them. */
-	out_word(h, (uint32_t)key->local_port << 16 | key->remote_port);
-	out_word(h + 4, seq);
-	out_word(h + 8, ack);
-	out_word(h + 12, (TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window);
+	sum += out_word(h, (uint32_t)key->local_port << 16 | key->remote_port);
+	sum += out_word(h + 4, seq);
+	sum += out_word(h + 8, ack);
+	sum += out_word(
+		h + 12, (TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window);
 	out_word(h + 16, 0); /* checksum, urgent pointer */
+	return sum;
+}
+
+/* Some at once cost less; where there are so few no more, one will do. */
+static void out_headers_more(struct rp_tcp_stack *s)
+{
+	struct rte_mempool *pool = s->net_config.header_pool;
+	struct rte_mbuf *more[TCP_HEADERS_AHEAD / 2];
+	unsigned n = RP_ARRAY_SIZE(more);
+
+	if (rte_pktmbuf_alloc_bulk(pool, more, n)) {
+		more[0] = s->header_count == 0 ? rte_pktmbuf_alloc(pool) : NULL;
+		n = more[0] != NULL;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		const uint8_t *p = rte_pktmbuf_mtod(more[i], const uint8_t *);
+
+		tcp_prefetch_write(p);
+		tcp_prefetch_write(p + TCP_OUT_HEADERS + TCP_TS_BYTES - 1);
+		s->headers[(s->header_first + s->header_count++) % TCP_HEADERS_AHEAD] = more[i];
+	}
 }
 
 /*
@@ -28,20 +52,10 @@ static void out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t 
  */
 static struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
 {
-	struct rte_mempool *pool = s->net_config.header_pool;
 	struct rte_mbuf *m;
 
-	for (unsigned i = 0; i < 2 && s->header_count < TCP_HEADERS_AHEAD; i++) {
-		const uint8_t *p;
-
-		m = rte_pktmbuf_alloc(pool);
-		if (!m)
-			break;
-		p = rte_pktmbuf_mtod(m, const uint8_t *);
-		tcp_prefetch_write(p);
-		tcp_prefetch_write(p + TCP_OUT_HEADERS + TCP_TS_BYTES - 1);
-		s->headers[(s->header_first + s->header_count++) % TCP_HEADERS_AHEAD] = m;
-	}
+	if (s->header_count <= TCP_HEADERS_AHEAD / 2)
+		out_headers_more(s);
 	if (s->header_count == 0)
 		return NULL;
 	m = s->headers[s->header_first];
@@ -73,13 +87,14 @@ static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
 }
 
 /* What the network layer adds: addresses, checksum, and the two bits for ECN. */
-static void out_segment(struct rp_tcp_stack *s, struct rp_neigh *neigh, const struct flow_key *key,
-	struct rte_mbuf *m, unsigned options, uint32_t payload_sum, uint8_t ecn, uint64_t now_ns)
+static inline void out_segment(struct rp_tcp_stack *s, struct rp_neigh *neigh,
+	const struct flow_key *key, struct rte_mbuf *m, unsigned options, uint64_t sum, uint8_t ecn,
+	uint64_t now_ns)
 {
 	struct rp_net_segment segment = {
 		.remote = &key->remote,
 		.local = key->local,
-		.payload_sum = payload_sum,
+		.sum = sum,
 		.tcp_length = (uint16_t)(TCP_HEADER_BYTES + options),
 		.ecn = ecn,
 	};
@@ -112,6 +127,7 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *m = out_alloc(s, true);
 	unsigned options, sacks;
+	uint64_t sum;
 
 	if (!m)
 		return false;
@@ -120,13 +136,13 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	options = tcp_options_build(c, out_options(m), TCP_OPTIONS_MAX, &sacks, now_ns);
 	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
-	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
+	sum = out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
 	out_acked(c, sacks);
 	if (flags & TCP_RST)
 		s->counters->rst_sent++;
 	else
 		s->counters->acks_sent++;
-	out_segment(s, c->neigh, &c->key, m, options, 0, RP_NET_ECN_NONE, now_ns);
+	out_segment(s, c->neigh, &c->key, m, options, sum, RP_NET_ECN_NONE, now_ns);
 	return true;
 }
 
@@ -277,6 +293,7 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	struct rte_mbuf *m;
 	bool syn = t->flags & TSEG_SYN, in_place;
 	uint8_t flags, ecn = RP_NET_ECN_NONE;
+	uint64_t sum;
 
 	if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
 		return false;
@@ -302,11 +319,12 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	flags = out_flags(c, t);
 	if (c->ecn)
 		ecn = tcp_ecn_output(c, t, &flags);
-	out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, flags,
+	sum = out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, flags,
 		tcp_window_select(c, syn), options);
+	sum += t->length > 0 ? t->sum : 0;
 	out_account(c, t, now_ns);
 	out_acked(c, sacks);
-	out_segment(s, c->neigh, &c->key, m, options, t->length > 0 ? t->sum : 0, ecn, now_ns);
+	out_segment(s, c->neigh, &c->key, m, options, sum, ecn, now_ns);
 	return true;
 }
 
@@ -316,6 +334,7 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 	struct rp_neigh *neigh;
 	struct rte_mbuf *m;
 	unsigned options = 0;
+	uint64_t sum;
 
 	rp_list_init(&nobody);
 	neigh = rp_neigh_ref(s->net, &r->key->remote, &nobody, now_ns);
@@ -331,8 +350,8 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 		}
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
-		out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
-		out_segment(s, neigh, r->key, m, options, 0, RP_NET_ECN_NONE, now_ns);
+		sum = out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
+		out_segment(s, neigh, r->key, m, options, sum, RP_NET_ECN_NONE, now_ns);
 	}
 	rp_neigh_unref(s->net, neigh, &nobody);
 }

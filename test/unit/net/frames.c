@@ -190,11 +190,11 @@ struct rte_mbuf *bench_packet(struct bench *b, uint32_t payload, uint16_t *sum)
 void bench_output(struct bench *b, struct rp_neigh *n, struct rte_mbuf *m,
 	const union rp_ip *remote, uint32_t sum)
 {
-	struct rp_net_segment s = {
-		.remote = remote, .payload_sum = sum, .tcp_length = 20, .ecn = b->ecn};
+	struct rp_net_segment s = {.remote = remote, .tcp_length = 20, .ecn = b->ecn};
 	int local = rp_net_source(b->net, remote);
 
 	s.local = local < 0 ? 0 : (uint32_t)local;
+	s.sum = sum + rp_csum_header(rte_pktmbuf_mtod_offset(m, void *, RP_NET_HEADROOM), 20);
 	rp_net_output_tcp(b->net, n, m, &s, b->now_ns);
 }
 
