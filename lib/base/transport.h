@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rp_place;
 struct rte_mbuf;
 struct rp_conn;
 struct rp_transport;
@@ -102,6 +103,12 @@ struct rp_conn_options {
 	enum rp_ecn ecn;
 	enum rp_ack_profile ack_profile;
 	uint16_t mtu; /**< IP packets are no larger, in either direction; 0 = the interface's */
+	/**
+	 * dial() only: how the peer spreads flows over its shards (net/place.h; borrowed for the
+	 * call), and which of them shall get this one, a bit each. NULL: unknown, or all the same.
+	 */
+	const struct rp_place *far_place;
+	uint64_t far_shards;
 };
 
 struct rp_transport_ops {

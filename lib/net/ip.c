@@ -84,6 +84,7 @@ __attribute__((always_inline)) static inline bool ip_tcp(struct rp_net *net, str
 	}
 	net->counters->rx_tcp++;
 	out->kind = RP_NET_TCP;
+	out->handed_over = false;
 	out->m = m;
 	out->l4_offset = ihl;
 	out->l4_length = length;

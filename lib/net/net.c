@@ -353,6 +353,37 @@ unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 	return k;
 }
 
+bool rp_net_rx_handed(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out)
+{
+	const struct net_ip4 *ip4 = rte_pktmbuf_mtod(m, const struct net_ip4 *);
+	const struct net_ip6 *ip6 = (const struct net_ip6 *)ip4;
+	union rp_ip dst;
+	int local;
+
+	*out = (struct rp_net_packet){.kind = RP_NET_TCP, .m = m, .handed_over = true};
+	if (ip4->version_ihl >> 4 == 4) {
+		out->remote = rp_ip_from4(ip4->src);
+		dst = rp_ip_from4(ip4->dst);
+		out->ecn = ip4->tos & RP_NET_ECN_CE;
+	} else {
+		out->remote = net_ip_from_bytes(ip6->src);
+		dst = net_ip_from_bytes(ip6->dst);
+		out->ecn =
+			(uint8_t)(rte_be_to_cpu_32(ip6->version_class_label) >> 20 & RP_NET_ECN_CE);
+	}
+	local = net_addr_find(net, &dst);
+	if (local < 0) {
+		net->counters->drop_not_for_us++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	out->local = (uint32_t)local;
+	out->l4_offset = m->l3_len;
+	out->l4_length = (uint16_t)(m->pkt_len - out->l4_offset);
+	m->l3_len = 0;
+	return true;
+}
+
 static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *s, uint64_t now_ns)
 {

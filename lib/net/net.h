@@ -200,6 +200,7 @@ struct rp_net_packet {
 	uint16_t l4_offset; /**< of the TCP header from the start of m's data */
 	uint16_t l4_length; /**< TCP header and payload, bytes */
 	uint8_t ecn;	    /**< TCP: the ECN field of the IP header, RP_NET_ECN_* */
+	bool handed_over;   /**< another lcore received it */
 	union rp_ip remote; /**< source of a segment; destination of the packet an error is about */
 	uint32_t local;	    /**< index of our address, the other end */
 	/* ICMP errors only (RFC 5927: the sequence number is to be checked). */
@@ -224,6 +225,12 @@ struct rp_net_packet {
  */
 unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 	struct rp_net_packet *out, uint64_t now_ns);
+
+/**
+ * What rp_net_rx() of another lcore made of a TCP segment, once more: takes `m` as it gave it, with
+ * l4_offset in m->l3_len. False: the address it was sent to is none of ours; dropped, counted.
+ */
+bool rp_net_rx_handed(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out);
 
 /* Send. */
 

@@ -41,7 +41,7 @@ struct rp_conn *tcp_dial(struct rp_tcp_stack *s, const struct rp_endpoint *peer,
 		errno = EADDRINUSE;
 		return NULL;
 	}
-	if (local_port == 0 && !tcp_pick_port(s, peer, &key, &reused, &isn_min, now_ns)) {
+	if (local_port == 0 && !tcp_pick_port(s, options, &key, &reused, &isn_min, now_ns)) {
 		errno = EADDRNOTAVAIL;
 		return NULL;
 	}

@@ -380,6 +380,30 @@ static bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
 	return true;
 }
 
+/*
+ * Gives a packet of a flow that is not here to the shard it belongs to. False: to this one. What
+ * was handed over once stays, whoever is right.
+ */
+static bool tcp_hand_over(
+	struct rp_tcp_stack *s, const struct rp_net_packet *p, const struct flow_key *key)
+{
+	const struct rp_place_flow flow = {
+		.src = &key->remote,
+		.dst = rp_net_local(s->net, key->local),
+		.src_port = key->remote_port,
+		.dst_port = key->local_port,
+	};
+	unsigned shard = rp_place_shard_of(s->config.place, &flow);
+
+	if (shard == s->config.shard || p->handed_over)
+		return false;
+	s->counters->handed_over++;
+	if (p->m)
+		p->m->l3_len = p->l4_offset;
+	s->config.hand_over(s->config.place_ctx, shard, p);
+	return true;
+}
+
 void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 	const struct flow_key *key, uint64_t now_ns)
 {
@@ -388,13 +412,15 @@ void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
 	bool reused = false;
 	struct tcp_conn *c;
 
+	index = flow_find(&s->flows, key, hash);
+	if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, key))
+		return;
 	s->counters->rx_segments++;
 	if (!input_parse(s, p, &in)) {
 		s->counters->drop_malformed++;
 		rte_pktmbuf_free(p->m);
 		return;
 	}
-	index = flow_find(&s->flows, key, hash);
 	if (index != FLOW_NONE && index >= s->config.connections_max) {
 		reused = tcp_tw_input(s, index - s->config.connections_max, &in, &isn_min, now_ns);
 		if (!reused) {
@@ -429,6 +455,8 @@ void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t no
 	uint32_t index = flow_find(&s->flows, &key, flow_hash(&s->flows, &key));
 	struct tcp_conn *c;
 
+	if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, &key))
+		return;
 	if (index == FLOW_NONE || index >= s->config.connections_max) {
 		s->counters->drop_icmp_invalid++;
 		return;

@@ -18,35 +18,59 @@ uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key)
 	return (uint32_t)(siphash24(s->config.secret, &key->remote, sizeof(key->remote)) >> 32);
 }
 
-static bool port_usable(
-	struct rp_tcp_stack *s, const struct rp_endpoint *peer, const struct flow_key *key)
+/*
+ * The first free port of a search, in key->local_port; 0: none, and *waiting may be a TIME-WAIT
+ * record whose port could be had.
+ */
+static uint16_t port_search(struct rp_tcp_stack *s, const struct rp_conn_options *far,
+	struct flow_key *key, uint32_t *waiting, uint64_t now_ns)
 {
-	if (s->config.port_fits && !s->config.port_fits(s->config.port_ctx, peer, key->local_port))
-		return false;
-	return !tcp_listener_find(s, key->local_port);
-}
+	struct rp_place_search_config c = {
+		.local = rp_net_local(s->net, key->local),
+		.remote = &key->remote,
+		.remote_port = key->remote_port,
+		.port_first = s->config.port_first,
+		.port_last = s->config.port_last,
+		.step = s->port_counter,
+		.near = {.place = s->config.place, .shards = 1ull << s->config.shard},
+	};
+	struct rp_place_search search;
 
-uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key,
-	bool *reused, uint32_t *isn_min, uint64_t now_ns)
-{
-	uint32_t first = s->config.port_first, count = s->config.port_last - first + 1u;
-	uint32_t offset, waiting = FLOW_NONE;
-
-	*reused = false;
+	if (far)
+		c.far = (struct rp_place_end){far->far_place, far->far_shards};
 	key->local_port = 0;
-	offset = (uint32_t)siphash24(s->config.secret, key, sizeof(*key));
-	for (uint32_t i = 0; i < count; i++) {
+	c.salt = (uint32_t)siphash24(s->config.secret, key, sizeof(*key));
+	rp_place_search_begin(&search, &c);
+	while ((key->local_port = rp_place_search_next(&search))) {
 		uint32_t index;
 
-		key->local_port = (uint16_t)(first + (offset + s->port_counter++) % count);
-		if (!port_usable(s, peer, key))
+		if (tcp_listener_find(s, key->local_port))
 			continue;
 		index = flow_find(&s->flows, key, flow_hash(&s->flows, key));
 		if (index == FLOW_NONE)
-			return key->local_port;
-		if (waiting == FLOW_NONE && index >= s->config.connections_max &&
+			break;
+		if (*waiting == FLOW_NONE && index >= s->config.connections_max &&
 			tcp_tw_reusable(s, index - s->config.connections_max, now_ns))
-			waiting = index - s->config.connections_max;
+			*waiting = index - s->config.connections_max;
+	}
+	s->port_counter = search.step;
+	return key->local_port;
+}
+
+uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_conn_options *options,
+	struct flow_key *key, bool *reused, uint32_t *isn_min, uint64_t now_ns)
+{
+	const struct rp_conn_options *far = options && options->far_place ? options : NULL;
+	uint32_t waiting = FLOW_NONE;
+
+	*reused = false;
+	if (port_search(s, far, key, &waiting, now_ns))
+		return key->local_port;
+	if (far && waiting == FLOW_NONE) {
+		/* The peer hands over what comes to the wrong shard: better than no connection. */
+		s->counters->ports_misplaced++;
+		if (port_search(s, NULL, key, &waiting, now_ns))
+			return key->local_port;
 	}
 	if (waiting == FLOW_NONE)
 		return 0;

@@ -60,8 +60,8 @@ static bool stack_config_ok(const struct rp_tcp_config *c)
 	       c->port_first <= c->port_last && c->receive_buffer_bytes <= 1u << 30 &&
 	       c->receive_buffer_bytes >= 2048 && c->send_buffer_bytes <= 1u << 30 &&
 	       c->send_buffer_bytes >= 2048 && c->unsent_bytes_max >= 2048 &&
-	       c->receive_shift_least <= TCP_SHIFT_MAX && c->ooo_mbufs_max <= 32768 &&
-	       c->net.header_pool &&
+	       c->receive_shift_least <= TCP_SHIFT_MAX && c->shard < RP_PLACE_SHARDS_MAX &&
+	       (!c->place || c->hand_over) && c->ooo_mbufs_max <= 32768 && c->net.header_pool &&
 	       rte_pktmbuf_data_room_size(c->net.header_pool) >=
 		       RTE_PKTMBUF_HEADROOM + RP_NET_HEADROOM + TCP_HEADER_BYTES +
 			       TCP_OPTIONS_MAX &&
@@ -183,11 +183,48 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 	free(s);
 }
 
+/* Up to RP_NET_BURST packets: looks for all their flows before it touches one. */
+static void stack_input(
+	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
+{
+	struct flow_key keys[RP_NET_BURST];
+	uint32_t hashes[RP_NET_BURST];
+
+	for (unsigned i = 0; i < k; i++) {
+		const struct tcp_header *h;
+
+		if (packets[i].kind != RP_NET_TCP)
+			continue;
+		h = rte_pktmbuf_mtod_offset(
+			packets[i].m, const struct tcp_header *, packets[i].l4_offset);
+		keys[i] = (struct flow_key){
+			.remote = packets[i].remote,
+			.local = packets[i].local,
+			.local_port = rte_be_to_cpu_16(h->dst_port),
+			.remote_port = rte_be_to_cpu_16(h->src_port),
+		};
+		hashes[i] = flow_hash(&s->flows, &keys[i]);
+		flow_prefetch(&s->flows, hashes[i]);
+	}
+	for (unsigned i = 0; i < k && s->conn_count > TCP_CONNS_NEAR; i++) {
+		const struct tcp_conn *c = NULL;
+
+		if (packets[i].kind == RP_NET_TCP)
+			c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
+		if (c)
+			tcp_conn_prefetch(c);
+	}
+	for (unsigned i = 0; i < k; i++) {
+		if (packets[i].kind == RP_NET_TCP)
+			tcp_input(s, &packets[i], hashes[i], &keys[i], now_ns);
+		else
+			tcp_icmp(s, &packets[i], now_ns);
+	}
+}
+
 void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
 {
 	struct rp_net_packet packets[RP_NET_BURST];
-	struct flow_key keys[RP_NET_BURST];
-	uint32_t hashes[RP_NET_BURST];
 
 	s->now_ns = RP_MAX(s->now_ns, now_ns);
 	for (unsigned done = 0; done < n;) {
@@ -195,37 +232,37 @@ void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uin
 
 		k = rp_net_rx(s->net, frames + done, burst, packets, now_ns);
 		done += burst;
-		for (unsigned i = 0; i < k; i++) {
-			const struct tcp_header *h;
-
-			if (packets[i].kind != RP_NET_TCP)
-				continue;
-			h = rte_pktmbuf_mtod_offset(
-				packets[i].m, const struct tcp_header *, packets[i].l4_offset);
-			keys[i] = (struct flow_key){
-				.remote = packets[i].remote,
-				.local = packets[i].local,
-				.local_port = rte_be_to_cpu_16(h->dst_port),
-				.remote_port = rte_be_to_cpu_16(h->src_port),
-			};
-			hashes[i] = flow_hash(&s->flows, &keys[i]);
-			flow_prefetch(&s->flows, hashes[i]);
-		}
-		for (unsigned i = 0; i < k && s->conn_count > TCP_CONNS_NEAR; i++) {
-			const struct tcp_conn *c = NULL;
-
-			if (packets[i].kind == RP_NET_TCP)
-				c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
-			if (c)
-				tcp_conn_prefetch(c);
-		}
-		for (unsigned i = 0; i < k; i++) {
-			if (packets[i].kind == RP_NET_TCP)
-				tcp_input(s, &packets[i], hashes[i], &keys[i], now_ns);
-			else
-				tcp_icmp(s, &packets[i], now_ns);
-		}
+		stack_input(s, packets, k, now_ns);
 	}
+}
+
+void rp_tcp_rx_packets(
+	struct rp_tcp_stack *s, struct rte_mbuf **handed, unsigned n, uint64_t now_ns)
+{
+	struct rp_net_packet packets[RP_NET_BURST];
+
+	s->now_ns = RP_MAX(s->now_ns, now_ns);
+	while (n > 0) {
+		unsigned burst = RP_MIN(n, (unsigned)RP_NET_BURST), k = 0;
+
+		for (unsigned i = 0; i < burst; i++)
+			if (rp_net_rx_handed(s->net, handed[i], &packets[k]))
+				k++;
+		s->counters->handed_here += k;
+		stack_input(s, packets, k, now_ns);
+		handed += burst;
+		n -= burst;
+	}
+}
+
+void rp_tcp_rx_error(struct rp_tcp_stack *s, const struct rp_net_packet *error, uint64_t now_ns)
+{
+	struct rp_net_packet p = *error;
+
+	s->now_ns = RP_MAX(s->now_ns, now_ns);
+	p.handed_over = true;
+	s->counters->handed_here++;
+	tcp_icmp(s, &p, now_ns);
 }
 
 /* The owner of the listener decides. False: the connection is gone. */

@@ -41,6 +41,7 @@
 
 #include <base/transport.h>
 #include <net/net.h>
+#include <net/place.h>
 
 struct rp_tcp_stack;
 
@@ -113,11 +114,19 @@ struct rp_tcp_config {
 	struct rp_tcp_counters *counters; /**< borrowed; NULL: kept inside */
 
 	/**
-	 * Where set: may a dialled connection use this local port? (Port order: host. For placement
-	 * of flows on lcores.)
+	 * How this node spreads flows over its shards (net/place.h), and which of them this is:
+	 * dialled connections get a port that makes them ours, so that shards never use the same.
+	 * Borrowed for the life of the stack. NULL: all flows are ours.
 	 */
-	bool (*port_fits)(void *ctx, const struct rp_endpoint *peer, uint16_t local_port);
-	void *port_ctx;
+	const struct rp_place *place;
+	uint32_t shard;
+	/**
+	 * Where `place` is given: a packet of a flow that is not here, and that belongs to `shard`.
+	 * A segment (take packet->m) is for rp_tcp_rx_packets() of that shard's stack, an ICMP
+	 * error for its rp_tcp_rx_error().
+	 */
+	void (*hand_over)(void *ctx, uint32_t shard, const struct rp_net_packet *packet);
+	void *place_ctx;
 };
 
 /** NULL and errno: EINVAL, ENOMEM. Copies the configuration; the pools stay the caller's. */
@@ -131,6 +140,16 @@ struct rp_net *rp_tcp_net(struct rp_tcp_stack *stack);
 
 /** Takes `n` frames of any kind, as the port gave them. */
 void rp_tcp_rx(struct rp_tcp_stack *stack, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
+
+/**
+ * Takes `n` segments that the stacks of other lcores have handed over, on the same interface: they
+ * were checked there. In this order they are received, and answered with the next poll.
+ */
+void rp_tcp_rx_packets(
+	struct rp_tcp_stack *stack, struct rte_mbuf **packets, unsigned n, uint64_t now_ns);
+/** An ICMP error that another lcore's stack has handed over. */
+void rp_tcp_rx_error(
+	struct rp_tcp_stack *stack, const struct rp_net_packet *error, uint64_t now_ns);
 
 /**
  * Timers that are due (at most a bounded number a call), then events and output of each connection

@@ -750,12 +750,14 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 uint32_t tcp_isn(const struct rp_tcp_stack *s, const struct flow_key *key, uint64_t now_ns);
 uint32_t tcp_ts_offset(const struct rp_tcp_stack *s, const struct flow_key *key);
 /**
- * A free local port towards the key's remote end (RFC 6056 algorithm 3); 0: none. Where all are
- * taken, one whose connection is in TIME-WAIT and had timestamps (RFC 6191): *reused, and *isn_min
- * is where its numbers ended.
+ * A free local port towards the key's remote end, which puts the flow on this shard, and on one
+ * of those that the options want at the peer; else only on this one; 0: none. The order is RFC
+ * 6056's algorithm 3, with a Gray code in place of counting. Where all are taken, one whose
+ * connection is in TIME-WAIT and had timestamps (RFC 6191): *reused, and *isn_min is where its
+ * numbers ended.
  */
-uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_endpoint *peer, struct flow_key *key,
-	bool *reused, uint32_t *isn_min, uint64_t now_ns);
+uint16_t tcp_pick_port(struct rp_tcp_stack *s, const struct rp_conn_options *options,
+	struct flow_key *key, bool *reused, uint32_t *isn_min, uint64_t now_ns);
 
 /* cookie.c */
 

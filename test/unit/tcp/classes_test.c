@@ -354,36 +354,6 @@ static void every_overlap_of_two(void **state)
 				}
 }
 
-/* Class 16: a dialled connection has only such ports as its placement allows. */
-static unsigned asked;
-
-static bool every_eighth(void *ctx, const struct rp_endpoint *peer, uint16_t port)
-{
-	asked++;
-	return peer->port == 9 && port % 8 == 5;
-}
-
-static void ports_that_fit(void **state)
-{
-	struct sim_config c = plain;
-	struct app a[20];
-	struct sim *s;
-
-	c.tcp[0].port_fits = every_eighth;
-	s = sim_new(&c);
-	for (unsigned i = 0; i < 20; i++) {
-		app_init(&a[i], s, 0, 11, 22);
-		SIM_CHECK(s, app_dial(&a[i], 9, NULL) == 0);
-		SIM_CHECK(s, info_of(&a[i]).local.port % 8 == 5);
-		for (unsigned k = 0; k < i; k++)
-			SIM_CHECK(s, info_of(&a[k]).local.port != info_of(&a[i]).local.port);
-	}
-	SIM_CHECK(s, asked >= 20);
-	for (unsigned i = 0; i < 20; i++)
-		a[i].conn->transport->ops->abort(a[i].conn, s->now_ns);
-	sim_free(s);
-}
-
 /* Class 20: closed while no buffer is left: the FIN goes as soon as there is one. */
 static void a_close_without_buffers(void **state)
 {
@@ -444,7 +414,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_device_that_gives_nothing_back),
 		cmocka_unit_test(every_order_of_five),
 		cmocka_unit_test(every_overlap_of_two),
-		cmocka_unit_test(ports_that_fit),
 		cmocka_unit_test(a_close_without_buffers),
 		cmocka_unit_test(segments_without_timestamps),
 	};
