@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <mbedtls/base64.h>
 
@@ -18,6 +19,7 @@
 	}
 
 #define CALL_GZIP_BYTES_MIN 1024
+#define CALL_TEXT_FULL "grpc: too many bytes of answers not read by the client"
 
 static struct rp_grpc_call *call_of(struct grpc_stream *s)
 {
@@ -178,6 +180,7 @@ void grpc_call_reset(struct rp_grpc_call *call, uint32_t error_code)
 
 	call->done = true;
 	call->answered = true;
+	call->reset = true;
 	grpc_stream_discard_input(s);
 	(void)nghttp2_submit_rst_stream(s->h2->session, NGHTTP2_FLAG_NONE, s->id, error_code);
 	grpc_h2_post_flush(s->h2);
@@ -209,17 +212,64 @@ static void call_refuse(
 
 /* Requests. */
 
-static bool call_check_pseudo(const struct rp_grpc_call *call)
+/* Fields of one connection, which HTTP/2 has not (RFC 9113, 8.2.2). */
+static bool call_field_forbidden(const char *name, const char *value)
+{
+	static const char *const names[] = {
+		"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return strcmp(name, "te") == 0 && strcasecmp(value, "trailers") != 0;
+}
+
+/* RFC 9113, 8.1.1: digits and no more. RP_NEVER: there is none. */
+static bool call_content_length(const struct grpc_headers *h, uint64_t *out)
+{
+	const char *text = grpc_headers_get(h, "content-length", NULL);
+	char *end;
+
+	*out = RP_NEVER;
+	if (!text)
+		return true;
+	if (text[0] == 0 || strspn(text, "0123456789") != strlen(text))
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return errno == 0;
+}
+
+bool grpc_call_length_wrong(const struct rp_grpc_call *call)
+{
+	uint64_t told;
+
+	return call_content_length(&call->headers, &told) && told != RP_NEVER &&
+	       told != call->stream.in_total;
+}
+
+void grpc_call_refuse_malformed(struct rp_grpc_call *call)
+{
+	call_conn(call)->server->stats.calls_refused_header++;
+	grpc_call_abort(call, RP_GRPC_INTERNAL, "malformed request", RP_GRPC_CANCEL_REFUSED);
+	grpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
+}
+
+static bool call_check_headers(const struct rp_grpc_call *call)
 {
 	const struct grpc_headers *h = &call->headers;
 	unsigned method = 0, path = 0, scheme = 0, authority = 0;
 	bool regular = false;
+	uint64_t length;
 
 	for (uint32_t i = 0; i < h->count; i++) {
 		const char *name = h->text + h->entries[i].name;
+		const char *value = h->text + h->entries[i].value;
 
 		if (name[0] != ':') {
 			regular = true;
+			if (call_field_forbidden(name, value))
+				return false;
 			continue;
 		}
 		if (regular)
@@ -227,7 +277,7 @@ static bool call_check_pseudo(const struct rp_grpc_call *call)
 		if (strcmp(name, ":method") == 0)
 			method++;
 		else if (strcmp(name, ":path") == 0)
-			path++;
+			path += value[0] != 0 ? 1 : 2;
 		else if (strcmp(name, ":scheme") == 0)
 			scheme++;
 		else if (strcmp(name, ":authority") == 0)
@@ -235,7 +285,8 @@ static bool call_check_pseudo(const struct rp_grpc_call *call)
 		else
 			return false;
 	}
-	return method == 1 && path == 1 && scheme == 1 && authority <= 1;
+	return method == 1 && path == 1 && scheme == 1 && authority <= 1 &&
+	       call_content_length(h, &length);
 }
 
 static bool call_is_grpc(const char *type)
@@ -351,7 +402,7 @@ void grpc_call_begin(struct rp_grpc_call *call)
 			"grpc: header list larger than the limit");
 		return;
 	}
-	if (call->malformed || !method || !path || !call_check_pseudo(call)) {
+	if (call->malformed || !method || !path || !call_check_headers(call)) {
 		server->stats.calls_refused_header++;
 		grpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
 		return;
@@ -377,6 +428,15 @@ void grpc_call_begin(struct rp_grpc_call *call)
 		call_start(call);
 }
 
+/* Once an answer has found no room, until half of what waits has been read. */
+static bool call_answers_full(struct rp_grpc_conn *conn)
+{
+	if (conn->answers_full)
+		conn->answers_full = grpc_h2_queued_bytes(&conn->h2) >
+				     conn->server->config.limits.conn_out_bytes / 2;
+	return conn->answers_full;
+}
+
 static void call_message(struct rp_grpc_call *call, const uint8_t *data, size_t length)
 {
 	const struct rp_grpc_method *m = call->method;
@@ -386,6 +446,13 @@ static void call_message(struct rp_grpc_call *call, const uint8_t *data, size_t 
 	if (one && call->got_message)
 		return;
 	call->got_message = true;
+	/* An answer that nobody reads is not worked for. */
+	if (one && !call->bridge && call_answers_full(call_conn(call))) {
+		call_conn(call)->server->stats.calls_refused_memory++;
+		grpc_call_abort(
+			call, RP_GRPC_RESOURCE_EXHAUSTED, CALL_TEXT_FULL, RP_GRPC_CANCEL_REFUSED);
+		return;
+	}
 	if (m->ops->on_message)
 		m->ops->on_message(call, data, length, m->ctx);
 }
@@ -589,6 +656,7 @@ static int call_send(
 	}
 	if ((streaming && s->out_bytes > 0 && s->out_bytes + length > limits->call_out_bytes) ||
 		(queued > 0 && queued + length > limits->conn_out_bytes)) {
+		conn->answers_full |= queued + length > limits->conn_out_bytes;
 		if (take)
 			free(data);
 		return -ENOBUFS;
@@ -626,8 +694,7 @@ void rp_grpc_call_reply(struct rp_grpc_call *call, const void *data, size_t leng
 	int error = rp_grpc_call_send(call, data, length, 0);
 
 	if (error < 0)
-		rp_grpc_call_finish(call, RP_GRPC_RESOURCE_EXHAUSTED,
-			"grpc: too many bytes of answers not read by the client");
+		rp_grpc_call_finish(call, RP_GRPC_RESOURCE_EXHAUSTED, CALL_TEXT_FULL);
 	else
 		rp_grpc_call_finish(call, RP_GRPC_OK, NULL);
 }

@@ -56,17 +56,19 @@ static int conn_on_header(nghttp2_session *session, const nghttp2_frame *frame, 
 {
 	struct rp_grpc_call *call = conn_call(session, frame->hd.stream_id);
 	struct rp_grpc_server *server = conn_of(user)->server;
+	bool trailer;
 	int error;
 
-	if (!call || frame->hd.type != NGHTTP2_HEADERS ||
-		frame->headers.cat != NGHTTP2_HCAT_REQUEST || call->overflow)
+	if (!call || frame->hd.type != NGHTTP2_HEADERS || call->overflow)
 		return 0;
+	trailer = frame->headers.cat != NGHTTP2_HCAT_REQUEST;
 	/* Our own checks in place of nghttp2's: those know no :authority of gRPC clients. */
 	if (!nghttp2_check_header_name(name, name_length) ||
-		!nghttp2_check_header_value(value, value_length)) {
+		!nghttp2_check_header_value(value, value_length) ||
+		(trailer && name_length > 0 && name[0] == ':'))
 		call->malformed = true;
+	if (trailer || call->malformed)
 		return 0;
-	}
 	error = grpc_headers_add(&call->headers, (const char *)name, name_length,
 		(const char *)value, value_length, server->config.limits.header_bytes);
 	if (error == -ENOMEM)
@@ -126,6 +128,17 @@ static void conn_on_ping(struct rp_grpc_conn *conn, bool ack)
 		0);
 }
 
+/* The client's END_STREAM: its content-length was right (RFC 9113, 8.1.1), its trailers are none of
+ * a request (8.1). */
+static void conn_request_ended(struct rp_grpc_call *call)
+{
+	if (!call->reset && (call->malformed || grpc_call_length_wrong(call))) {
+		grpc_call_refuse_malformed(call);
+		return;
+	}
+	grpc_stream_input_end(&call->stream);
+}
+
 static int conn_on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
 	struct rp_grpc_conn *conn = conn_of(user);
@@ -142,11 +155,11 @@ static int conn_on_frame_recv(nghttp2_session *session, const nghttp2_frame *fra
 			grpc_call_abort(call, RP_GRPC_INTERNAL, "grpc: headers inside a stream",
 				RP_GRPC_CANCEL_REFUSED);
 		if (end)
-			grpc_stream_input_end(&call->stream);
+			conn_request_ended(call);
 		break;
 	case NGHTTP2_DATA:
 		if (call && end)
-			grpc_stream_input_end(&call->stream);
+			conn_request_ended(call);
 		break;
 	case NGHTTP2_PING:
 		conn_on_ping(conn, frame->hd.flags & NGHTTP2_FLAG_ACK);

@@ -18,6 +18,7 @@ void grpc_h2_init(struct grpc_h2 *h2, struct rp_loop *loop, const struct grpc_h2
 	*h2 = (struct grpc_h2){.loop = loop, .ops = ops};
 	h2->wire.watch.fd = -1;
 	h2->heard_ns = rp_loop_now_ns(loop);
+	h2->read_bytes = GRPC_READ_BYTES_FIRST;
 	rp_list_init(&h2->streams);
 	rp_list_init(&h2->room_waiters);
 	rp_list_init(&h2->unmarked);
@@ -266,12 +267,26 @@ void grpc_h2_input(struct grpc_h2 *h2, const uint8_t *data, size_t length)
 	grpc_h2_post_flush(h2);
 }
 
+/* Sizes the next read by what this one of n bytes cost; returns the time. */
+static uint64_t h2_measure(struct grpc_h2 *h2, size_t n, uint64_t before)
+{
+	uint64_t now = rp_loop_clock_ns(), cost = now - before;
+
+	if (cost > GRPC_READ_NS)
+		h2->read_bytes = RP_MAX(n * GRPC_READ_NS / cost, (size_t)GRPC_READ_BYTES_MIN);
+	else if (cost < GRPC_READ_NS / 4 && n == h2->read_bytes)
+		h2->read_bytes = RP_MIN(n * 2, (size_t)GRPC_READ_BYTES);
+	return now;
+}
+
 static void h2_pump(struct grpc_h2 *h2)
 {
 	uint8_t buf[GRPC_READ_BYTES];
 
-	for (int i = 0; i < GRPC_READS_MAX; i++) {
-		ssize_t n = grpc_wire_read(&h2->wire, buf, sizeof(buf));
+	uint64_t begin = rp_loop_clock_ns(), before = begin;
+
+	for (int i = 0; i < GRPC_READS_MAX && before - begin < GRPC_READ_NS; i++) {
+		ssize_t n = grpc_wire_read(&h2->wire, buf, h2->read_bytes);
 
 		/* A handshake goes on, or has ended and lets the session's frames out. */
 		if (h2->wire.tls)
@@ -301,6 +316,7 @@ static void h2_pump(struct grpc_h2 *h2)
 			h2->ops->input(h2, buf, (size_t)n);
 		if (h2->dead || h2->wire.no_input)
 			return;
+		before = h2_measure(h2, (size_t)n, before);
 	}
 	/* Bytes that TLS has decrypted already wake no epoll. */
 	rp_loop_task_post_late(h2->loop, &h2->read_task);

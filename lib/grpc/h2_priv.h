@@ -22,6 +22,13 @@
 #define GRPC_WRITES_MAX 8
 #define GRPC_READ_BYTES (64u << 10)
 #define GRPC_READS_MAX 8
+/*
+ * What one connection's input may cost the others a turn. Few bytes can ask for much: a read is
+ * made smaller where the last ones cost more than that.
+ */
+#define GRPC_READ_NS (2 * RP_NS_PER_MS)
+#define GRPC_READ_BYTES_MIN 1024u
+#define GRPC_READ_BYTES_FIRST 8192u
 /* Room that a connection offers beyond what the kernel has taken. */
 #define GRPC_ROOM_BYTES (256u << 10)
 /* Frames that may wait behind a socket that takes no more, before we stop reading requests. */
@@ -68,7 +75,8 @@ struct grpc_stream {
 	size_t body_have, body_size, body_length;
 	uint8_t *held; /* raw bytes while paused */
 	size_t held_head, held_tail, held_size;
-	size_t owed; /* held bytes that the connection's window has not got back */
+	uint64_t in_total; /* bytes that came */
+	size_t owed;	   /* held bytes that the connection's window has not got back */
 	bool paused, in_eof, in_done;
 	bool in_discard; /* what comes is not wanted any more */
 	struct rp_loop_task resume_task;
@@ -124,6 +132,7 @@ struct grpc_h2 {
 	size_t in_bytes_max, in_window_bytes;
 	int32_t window_seen; /* the largest window the peer gave the connection */
 	uint64_t heard_ns;
+	size_t read_bytes; /* of the next read */
 	uint64_t messages_in, messages_out;
 	unsigned busy;	/* functions of the connection on the stack */
 	bool orphan;	/* the owner waits for them to return */

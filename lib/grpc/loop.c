@@ -26,7 +26,7 @@ struct rp_loop {
 	struct epoll_event events[LOOP_EVENTS_MAX];
 };
 
-static uint64_t loop_clock_ns(void)
+uint64_t rp_loop_clock_ns(void)
 {
 	struct timespec ts;
 
@@ -53,7 +53,7 @@ struct rp_loop *rp_loop_new(void)
 		return NULL;
 	rp_list_init(&loop->tasks);
 	rp_list_init(&loop->late);
-	loop->now_ns = loop_clock_ns();
+	loop->now_ns = rp_loop_clock_ns();
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
 		goto fail_free;
@@ -303,7 +303,7 @@ static int loop_run_list(struct rp_list *list)
 
 static int loop_wait(struct rp_loop *loop, uint64_t timeout_ns)
 {
-	uint64_t now = loop_clock_ns();
+	uint64_t now = rp_loop_clock_ns();
 	struct timespec ts, *wait = &ts;
 	int n;
 
@@ -336,7 +336,7 @@ int rp_loop_run_once(struct rp_loop *loop, uint64_t timeout_ns)
 
 	if (n < 0)
 		return n;
-	loop->now_ns = loop_clock_ns();
+	loop->now_ns = rp_loop_clock_ns();
 	loop->event_count = n;
 	for (loop->event_next = 0; loop->event_next < loop->event_count;) {
 		struct epoll_event *e = &loop->events[loop->event_next++];

@@ -70,6 +70,8 @@ void rp_loop_destroy(struct rp_loop *loop);
 
 /** CLOCK_MONOTONIC in ns as read once in this turn. Before the first turn: time of creation. */
 uint64_t rp_loop_now_ns(const struct rp_loop *loop);
+/** The same clock read anew: for how long something takes. */
+uint64_t rp_loop_clock_ns(void);
 
 /**
  * One turn. Waits at most `timeout_ns` (0: not at all; RP_NEVER: until something happens), less if

@@ -65,9 +65,10 @@ struct rp_grpc_conn {
 	int listener;
 	enum grpc_conn_mode mode;
 	bool local, is_unix;
-	bool going;	 /* the second GOAWAY is out */
-	bool finishing;	 /* ended by us */
-	bool pinged_out; /* for too many pings */
+	bool going;	   /* the second GOAWAY is out */
+	bool finishing;	   /* ended by us */
+	bool answers_full; /* an answer was over limits.conn_out_bytes */
+	bool pinged_out;   /* for too many pings */
 	char peer[GRPC_PEER_BYTES];
 	uint8_t sniff[GRPC_PREFACE_BYTES];
 	size_t sniff_have;
@@ -103,6 +104,7 @@ struct rp_grpc_call {
 	bool visible;  /* the service has the handle */
 	bool done;     /* the service has finished, or was told of the end */
 	bool answered; /* response HEADERS are submitted */
+	bool reset;    /* by us, without an answer */
 	bool got_message;
 	bool gzip; /* the client asked so, and takes it: answers are compressed */
 	/* Made from a plain request (bridge.c): the stream is not one of HTTP/2. */
@@ -142,6 +144,10 @@ void grpc_call_begin(struct rp_grpc_call *call);
 /** Ends a call that the service has not ended: it is told `why`, the client the rest. */
 void grpc_call_abort(struct rp_grpc_call *call, enum rp_grpc_code code, const char *message,
 	enum rp_grpc_cancel why);
+/** The request's body, now that it has ended, was not as long as its content-length says. */
+bool grpc_call_length_wrong(const struct rp_grpc_call *call);
+/** Ends a request that was found malformed after it began (RFC 9113, 8.1.1). */
+void grpc_call_refuse_malformed(struct rp_grpc_call *call);
 void grpc_call_submit_headers(struct rp_grpc_call *call);
 /** Resets the stream without an answer. */
 void grpc_call_reset(struct rp_grpc_call *call, uint32_t error_code);

@@ -401,6 +401,7 @@ void grpc_stream_input(struct grpc_stream *s, const uint8_t *data, size_t length
 	struct grpc_h2 *h2 = s->h2;
 	size_t used = length;
 
+	s->in_total += length;
 	/* Past the connection's window in held bytes, paused streams stop renewing it. */
 	if (s->paused && h2->in_bytes > h2->in_window_bytes)
 		s->owed += length;

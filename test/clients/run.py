@@ -7,6 +7,7 @@
 Each client program does the cases of cases.py once with either server. A case passes when it works with
 ringpostd and says the same there as with etcd; queue cases exist with ringpostd only. --page compares the
 client's column of the matrix in docs/etcd-compat.md; with --write it is written anew, other columns stay.
+The environment's RP_CLIENTS_END, in seconds since 1970, is when all of it has to be over.
 What a client needs is fetched into the work folder, in the versions of its lock file. Where that cannot
 be had the client is skipped with the reason: status 77 when no client ran.
 """
@@ -27,6 +28,8 @@ import cases
 from gateway_server import Server, free_port, ringpost
 
 FETCH_S, BUILD_S, RUN_S = 600, 900, 150
+# What both runs of a client take, at most.
+RUNS_S = 60
 BEGIN = "<!-- begin clients: test/clients/run.py writes this -->"
 END = "<!-- end clients -->"
 DEBIAN_PYTHON = "/usr/bin/python3"
@@ -39,15 +42,26 @@ class Skip(Exception):
     """The client cannot run here."""
 
 
+def time_left():
+    return float(os.environ.get("RP_CLIENTS_END", "inf")) - time.time()
+
+
+def need_time(seconds):
+    if time_left() < seconds:
+        raise Skip("no time is left for it")
+
+
 def command(what, argv, error, seconds, **more):
     """Runs argv; raises error(what, and its words about it)."""
+    need_time(RUNS_S)
     try:
         p = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, errors="replace", timeout=seconds, check=False, **more)
+                           text=True, errors="replace", timeout=min(seconds, time_left()), check=False, **more)
         out, status = p.stdout, p.returncode
     except FileNotFoundError:
         raise Skip(f"there is no {argv[0]}") from None
     except subprocess.TimeoutExpired:
+        need_time(RUNS_S)
         out, status = "it takes too long", 1
     if status != 0:
         lines = [l.strip() for l in out.splitlines() if l.strip()]
@@ -216,6 +230,7 @@ def judge(case, theirs, ours_):
 def run_client(client, args):
     """{case: (mark, note)} and the library's version."""
     argv = CLIENTS[client](args.work)
+    need_time(RUNS_S)
     answers = []
     for start, names in ((etcd, [n for n in cases.NAMES if not cases.ours_only(n)]),
                          (lambda: ours(args.binaries), cases.NAMES)):
