@@ -31,13 +31,27 @@ int client_connect(struct client *c);
 /** 0 and the answer; else the failure is printed, and 1 comes back. */
 int call(struct client *c, const char *path, const ProtobufCMessage *request, struct answer *a);
 
-/** `config` and `reload`, exit statuses. */
-int config(struct client *c);
-int reload(struct client *c);
+/** Options and arguments that most commands have. */
+struct options {
+	bool json, details, exact, reset;
+	char *endpoint;
+	int argc; /**< what is left: arguments */
+	char **argv;
+};
 
-/** `show` with what follows it; an exit status, 2: usage is to be printed. */
-int show(struct client *c, int argc, char **argv);
-/** `capture` with what follows it; an exit status, 2: usage is to be printed. */
-int capture(struct client *c, int argc, char **argv);
-/** `restore FILE`, an exit status. */
-int restore(struct client *c, const char *path);
+/** 0; or 2 where there is an option that is none of `known` ("jlx"), or more than `most` arguments.
+ */
+int options_take(struct options *o, const char *known, int most, int argc, char **argv);
+
+/**
+ * One call whose answer is all there is. The message, which the caller frees with
+ * protobuf_c_message_free_unpacked(); NULL: the failure is printed.
+ */
+void *ask(struct client *c, const char *path, const ProtobufCMessage *request,
+	const ProtobufCMessageDescriptor *answer);
+
+/** The commands: what follows the words of each; an exit status, 2: usage is to be printed. */
+#define RP_COMMAND(words, arguments, function, help) \
+	int function(struct client *c, int argc, char **argv);
+#define RP_OPTION(short_name, long_name, value, help)
+#include "commands.def"

@@ -15,18 +15,48 @@
 
 #define TIMEOUT_NS (5 * RP_NS_PER_S)
 
-static const struct {
-	const char *syntax, *help;
-} commands[] = {
-#define RP_COMMAND(syntax, help) {syntax, help},
+/** A command, or an option of the command before it. */
+static const struct entry {
+	const char *words; /**< NULL: an option */
+	const char *arguments, *short_name, *long_name, *help;
+	int (*function)(struct client *c, int argc, char **argv);
+} table[] = {
+#define RP_COMMAND(words, arguments, function, help) {words, arguments, NULL, NULL, help, function},
+#define RP_OPTION(short_name, long_name, value, help) \
+	{NULL, value, short_name, long_name, help, NULL},
 #include "commands.def"
 };
 
-static void usage(FILE *out)
+static void print_option(FILE *out, const struct entry *o)
 {
+	bool both = o->short_name[0] && o->long_name[0];
+	char text[80];
+
+	snprintf(text, sizeof(text), "%s%s%s%s%s", o->short_name, both ? ", " : "", o->long_name,
+		o->arguments[0] ? " " : "", o->arguments);
+	fprintf(out, "      %-23s %s\n", text, o->help);
+}
+
+/* Of that command, or with NULL of all. */
+static void usage(FILE *out, const struct entry *of)
+{
+	bool wanted = false;
+
 	fputs("usage: ringpostctl [--endpoint ADDRESS] COMMAND\n\n", out);
-	for (size_t i = 0; i < RP_ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-27s %s\n", commands[i].syntax, commands[i].help);
+	for (const struct entry *e = table; e < table + RP_ARRAY_SIZE(table); e++) {
+		char text[80];
+
+		if (!e->words) {
+			if (wanted)
+				print_option(out, e);
+			continue;
+		}
+		wanted = !of || e == of;
+		snprintf(text, sizeof(text), "%s%s%s", e->words, e->arguments[0] ? " " : "",
+			e->arguments);
+		if (wanted)
+			fprintf(out, "  %-27s %s\n", text, e->help);
+	}
 	fputs("\nADDRESS is host:port or unix:/path of the node; localhost:2379 by default.\n",
 		out);
 }
@@ -94,6 +124,58 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 	return a->failed ? 1 : 0;
 }
 
+void *ask(struct client *c, const char *path, const ProtobufCMessage *request,
+	const ProtobufCMessageDescriptor *answer)
+{
+	struct answer a;
+	void *message;
+
+	if (call(c, path, request, &a) != 0)
+		return NULL;
+	message = protobuf_c_message_unpack(answer, NULL, a.length, a.data);
+	free(a.data);
+	if (!message)
+		fprintf(stderr, "ringpostctl: the answer is of another version\n");
+	return message;
+}
+
+int options_take(struct options *o, const char *known, int most, int argc, char **argv)
+{
+	static const struct {
+		char letter;
+		const char *short_name, *long_name;
+	} names[] = {{'j', "-j", "--json"}, {'l', "-l", "--long"}, {'x', "-x", "--exact"},
+		{'r', "-r", "--reset"}, {'c', "", "--conn"}};
+
+	*o = (struct options){.argv = argv};
+	for (int i = 0; i < argc; i++) {
+		const char *a = argv[i], *equals = strchr(a, '=');
+		size_t length = equals ? (size_t)(equals - a) : strlen(a), n = 0;
+
+		if (a[0] != '-') {
+			argv[o->argc++] = argv[i];
+			continue;
+		}
+		while (n < RP_ARRAY_SIZE(names) && strcmp(a, names[n].short_name) != 0 &&
+			!(strlen(names[n].long_name) == length &&
+				memcmp(a, names[n].long_name, length) == 0))
+			n++;
+		if (n == RP_ARRAY_SIZE(names) || !strchr(known, names[n].letter) ||
+			(equals && names[n].letter != 'c'))
+			return 2;
+		o->json |= names[n].letter == 'j';
+		o->details |= names[n].letter == 'l';
+		o->exact |= names[n].letter == 'x';
+		o->reset |= names[n].letter == 'r';
+		if (names[n].letter != 'c')
+			continue;
+		o->endpoint = equals ? argv[i] + length + 1 : i + 1 < argc ? argv[++i] : NULL;
+		if (!o->endpoint)
+			return 2;
+	}
+	return o->argc <= most ? 0 : 2;
+}
+
 static int by_name(const void *a, const void *b)
 {
 	const Ringpost__V1__Metric *const *x = a, *const *y = b;
@@ -117,19 +199,18 @@ static void print_stats(Ringpost__V1__StatsReply *r, bool sum)
 	}
 }
 
-static int stats(struct client *c, int argc, char **argv)
+int stats(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__StatsRequest q = RINGPOST__V1__STATS_REQUEST__INIT;
 	bool sum = argc > 0 && !strcmp(argv[0], "--sum");
 	Ringpost__V1__StatsReply *r;
-	struct answer a;
+	struct options o;
 
-	if (argc - sum > 0)
-		q.prefix = argv[sum];
-	if (call(c, "/ringpost.v1.Admin/Stats", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__stats_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
+	if (options_take(&o, "", 1, argc - sum, argv + sum) != 0)
+		return 2;
+	if (o.argc > 0)
+		q.prefix = o.argv[0];
+	r = ask(c, "/ringpost.v1.Admin/Stats", &q.base, &ringpost__v1__stats_reply__descriptor);
 	if (!r)
 		return 1;
 	print_stats(r, sum);
@@ -137,40 +218,15 @@ static int stats(struct client *c, int argc, char **argv)
 	return 0;
 }
 
-static int route_explain(struct client *c, char *queue)
-{
-	Ringpost__V1__RouteRequest q = RINGPOST__V1__ROUTE_REQUEST__INIT;
-	Ringpost__V1__RouteReply *r;
-	struct answer a;
-
-	q.queue = queue;
-	if (call(c, "/ringpost.v1.Admin/Route", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__route_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
-	if (!r)
-		return 1;
-	printf("queue %s, shard %u\n", queue, r->shard);
-	if (r->dispatcher == 0)
-		printf("dispatcher: none known here\n");
-	else
-		printf("dispatcher: node %" PRIu64 " (%s%s), epoch %u\n", r->dispatcher, r->state,
-			r->dispatching_here ? ", this node" : "", r->epoch);
-	printf("consumers: %u here, %u on other nodes\n", r->consumers_local, r->consumers_remote);
-	printf("messages here: %u, in flight %u\n", r->depth, r->in_flight);
-	printf("cost in peer RPCs: a put from here %u, an acknowledge %u\n", r->cost_put,
-		r->cost_ack);
-	ringpost__v1__route_reply__free_unpacked(r, NULL);
-	return 0;
-}
-
-static int impair(struct client *c, int argc, char **argv)
+int impair(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ImpairRequest q = RINGPOST__V1__IMPAIR_REQUEST__INIT;
 	struct answer a;
 	char *end;
 	int rc;
 
+	if (argc < 1 || argc > 2)
+		return 2;
 	q.port = (uint32_t)strtoul(argv[0], &end, 10);
 	if (*end != '\0' || argv[0][0] == '\0') {
 		fprintf(stderr, "ringpostctl: \"%s\" is no port: expected its index in ports[]\n",
@@ -184,29 +240,55 @@ static int impair(struct client *c, int argc, char **argv)
 	return rc;
 }
 
+/* How many of the arguments are the command's words; 0: it is another one. */
+static int words_of(const struct entry *e, int argc, char **argv)
+{
+	const char *at = e->words;
+
+	for (int i = 0; at && i < argc; i++) {
+		size_t length = strcspn(at, " ");
+
+		if (strlen(argv[i]) != length || memcmp(argv[i], at, length) != 0)
+			return 0;
+		if (at[length] == '\0')
+			return i + 1;
+		at += length + 1;
+	}
+	return 0;
+}
+
+static const struct entry *entry_find(int argc, char **argv, int *words)
+{
+	for (const struct entry *e = table; e < table + RP_ARRAY_SIZE(table); e++) {
+		*words = words_of(e, argc, argv);
+		if (*words > 0)
+			return e;
+	}
+	return NULL;
+}
+
 static int run(struct client *c, int argc, char **argv)
 {
-	int rc = 2;
+	int words, rc = 2;
+	const struct entry *e = entry_find(argc, argv, &words);
 
-	if (argc >= 1 && !strcmp(argv[0], "stats"))
-		return stats(c, argc - 1, argv + 1);
-	if (argc == 3 && !strcmp(argv[0], "route") && !strcmp(argv[1], "explain"))
-		return route_explain(c, argv[2]);
-	if (argc == 1 && !strcmp(argv[0], "config"))
-		return config(c);
-	if (argc == 1 && !strcmp(argv[0], "reload"))
-		return reload(c);
-	if ((argc == 2 || argc == 3) && !strcmp(argv[0], "impair"))
-		return impair(c, argc - 1, argv + 1);
-	if (argc == 2 && !strcmp(argv[0], "restore"))
-		return restore(c, argv[1]);
-	if (argc >= 2 && !strcmp(argv[0], "show"))
-		rc = show(c, argc - 1, argv + 1);
-	if (argc >= 1 && !strcmp(argv[0], "capture"))
-		rc = capture(c, argc - 1, argv + 1);
+	if (e)
+		rc = e->function(c, argc - words, argv + words);
 	if (rc == 2)
-		usage(stderr);
+		usage(stderr, e);
 	return rc;
+}
+
+/* "COMMAND --help" wants no node. */
+static bool helped(int argc, char **argv)
+{
+	int words;
+	const struct entry *e = entry_find(argc, argv, &words);
+
+	if (!e || words >= argc || (strcmp(argv[words], "--help") && strcmp(argv[words], "-h")))
+		return false;
+	usage(stdout, e);
+	return true;
 }
 
 /* Index of the command; or, when all is said, minus one minus the status. */
@@ -218,7 +300,7 @@ static int options(int argc, char **argv, const char **endpoint)
 
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			usage(stdout);
+			usage(stdout, NULL);
 			return -1;
 		}
 		if (!strcmp(argv[i], "--version")) {
@@ -236,7 +318,7 @@ static int options(int argc, char **argv, const char **endpoint)
 	}
 	if (i < argc)
 		return i;
-	usage(stderr);
+	usage(stderr, NULL);
 	return -3;
 }
 
@@ -250,6 +332,8 @@ int main(int argc, char **argv)
 	first = options(argc, argv, &endpoint);
 	if (first < 0)
 		return -first - 1;
+	if (helped(argc - first, argv + first))
+		return 0;
 	config.on_state = on_state;
 	config.ctx = &c;
 	config.message_bytes_max = 64u << 20;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* `config` and `reload`: the configuration of a running node, and its change. */
+/* `config`, `reload` and `log`: the configuration of a running node, and its change. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,17 +9,18 @@
 #include <ringpost/v1/admin.pb-c.h>
 
 #include "client.h"
+#include "json.h"
+#include "table.h"
 
-int config(struct client *c)
+int config(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ConfigRequest q = RINGPOST__V1__CONFIG_REQUEST__INIT;
 	Ringpost__V1__ConfigReply *r;
-	struct answer a;
+	struct options o;
 
-	if (call(c, "/ringpost.v1.Admin/Config", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__config_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
+	if (options_take(&o, "", 0, argc, argv) != 0)
+		return 2;
+	r = ask(c, "/ringpost.v1.Admin/Config", &q.base, &ringpost__v1__config_reply__descriptor);
 	if (!r)
 		return 1;
 	fputs(r->yaml, stdout);
@@ -46,20 +47,55 @@ static int print_reload(const Ringpost__V1__ReloadReply *r)
 	return 0;
 }
 
-int reload(struct client *c)
+int reload(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ReloadRequest q = RINGPOST__V1__RELOAD_REQUEST__INIT;
 	Ringpost__V1__ReloadReply *r;
-	struct answer a;
+	struct options o;
 	int rc;
 
-	if (call(c, "/ringpost.v1.Admin/Reload", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__reload_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
+	if (options_take(&o, "j", 0, argc, argv) != 0)
+		return 2;
+	r = ask(c, "/ringpost.v1.Admin/Reload", &q.base, &ringpost__v1__reload_reply__descriptor);
 	if (!r)
 		return 1;
-	rc = print_reload(r);
+	if (o.json)
+		rc = json_answer("ringpost.reload", &r->base) != 0 || !r->done;
+	else
+		rc = print_reload(r);
 	ringpost__v1__reload_reply__free_unpacked(r, NULL);
+	return rc;
+}
+
+int log_levels(struct client *c, int argc, char **argv)
+{
+	static const char *const heads[] = {"SUBJECT", "LEVEL", "CONFIGURED", NULL};
+	Ringpost__V1__LogRequest q = RINGPOST__V1__LOG_REQUEST__INIT;
+	Ringpost__V1__LogReply *r;
+	struct options o;
+	struct table t;
+	int rc = 0;
+
+	if (options_take(&o, "jr", argc, argc, argv) != 0)
+		return 2;
+	q.reset = o.reset;
+	q.n_set = (size_t)o.argc;
+	q.set = o.argv;
+	r = ask(c, "/ringpost.v1.Admin/Log", &q.base, &ringpost__v1__log_reply__descriptor);
+	if (!r)
+		return 1;
+	table_init(&t, heads, 0);
+	for (size_t i = 0; i < r->n_levels && !o.json; i++) {
+		char(*row)[TABLE_CELL_SIZE] = table_row(&t);
+
+		snprintf(row[0], TABLE_CELL_SIZE, "%s", r->levels[i]->subject);
+		snprintf(row[1], TABLE_CELL_SIZE, "%s", r->levels[i]->level);
+		snprintf(row[2], TABLE_CELL_SIZE, "%s", r->levels[i]->configured);
+	}
+	if (o.json)
+		rc = json_answer("ringpost.log", &r->base);
+	else
+		table_print(&t);
+	ringpost__v1__log_reply__free_unpacked(r, NULL);
 	return rc;
 }

@@ -341,11 +341,18 @@ static int restore_from(struct client *c, const char *path, struct rp_span file)
 	return rc;
 }
 
-int restore(struct client *c, const char *path)
+int restore(struct client *c, int argc, char **argv)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+	const char *path;
+	struct options o;
 	struct stat st;
 	void *data;
+	int fd, rc;
+
+	if (options_take(&o, "", 1, argc, argv) != 0 || o.argc != 1)
+		return 2;
+	path = o.argv[0];
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		rc = complain(path, strerror(errno));

@@ -17,57 +17,19 @@
 #include <base/units.h>
 
 #include "client.h"
+#include "json.h"
 #include "table.h"
 
-#define SHOW_VERSION 1
 /** From here on ssthresh means that no loss has set it. */
 #define SSTHRESH_UNSET (UINT32_MAX / 2)
 
-struct show_options {
-	bool json, details;
-	char *endpoint;
-};
-
-/* 0, or 2 for usage. */
-static int options_read(struct show_options *o, int argc, char **argv)
+/* The head of these answers, which JSON of other commands has without `omitted`. */
+static json_t *show_head(const char *kind, uint64_t node, uint32_t omitted)
 {
-	for (int i = 0; i < argc; i++) {
-		if (!strcmp(argv[i], "-j") || !strcmp(argv[i], "--json"))
-			o->json = true;
-		else if (!strcmp(argv[i], "-l") || !strcmp(argv[i], "--long"))
-			o->details = true;
-		else if (!strcmp(argv[i], "--conn") && i + 1 < argc)
-			o->endpoint = argv[++i];
-		else if (!strncmp(argv[i], "--conn=", 7))
-			o->endpoint = argv[i] + 7;
-		else
-			return 2;
-	}
-	return 0;
-}
+	json_t *root = json_head(kind, node);
 
-/* Takes the object. */
-static int json_print(json_t *root)
-{
-	int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : -1;
-
-	json_decref(root);
-	putchar('\n');
-	if (rc != 0 || fflush(stdout) != 0) {
-		fprintf(stderr, "ringpostctl: the answer cannot be written as JSON\n");
-		return 1;
-	}
-	return 0;
-}
-
-static json_t *json_head(const char *kind, uint64_t node, uint32_t omitted)
-{
-	char text[24];
-
-	/* Ids of nodes are 64 bits wide, which numbers of JSON are not for everybody. */
-	snprintf(text, sizeof(text), "%" PRIu64, node);
-	return json_pack("{s:s, s:i, s:s, s:I}", "kind", kind, "version", SHOW_VERSION, "node",
-		text, "omitted", (json_int_t)omitted);
+	json_object_set_new(root, "omitted", json_integer((json_int_t)omitted));
+	return root;
 }
 
 static void say_omitted(uint32_t omitted, const char *what)
@@ -169,7 +131,7 @@ static json_t *tcp_json_connection(const Ringpost__V1__Connection *t)
 
 static int tcp_json(const Ringpost__V1__ConnectionsReply *r)
 {
-	json_t *root = json_head("ringpost.show.tcp", r->node, r->omitted), *list = json_array();
+	json_t *root = show_head("ringpost.show.tcp", r->node, r->omitted), *list = json_array();
 
 	for (size_t i = 0; i < r->n_connections; i++)
 		json_array_append_new(list, tcp_json_connection(r->connections[i]));
@@ -253,24 +215,24 @@ static void tcp_long(const Ringpost__V1__Connection *c)
 		c->bytes_received);
 }
 
-static int show_tcp(struct client *c, const struct show_options *o)
+int show_tcp(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ConnectionsRequest q = RINGPOST__V1__CONNECTIONS_REQUEST__INIT;
 	Ringpost__V1__ConnectionsReply *r;
-	struct answer a;
+	struct options o;
 	int rc = 0;
 
-	if (o->endpoint)
-		q.endpoint = o->endpoint;
-	if (call(c, "/ringpost.v1.Admin/Connections", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__connections_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
+	if (options_take(&o, "jlc", 0, argc, argv) != 0)
+		return 2;
+	if (o.endpoint)
+		q.endpoint = o.endpoint;
+	r = ask(c, "/ringpost.v1.Admin/Connections", &q.base,
+		&ringpost__v1__connections_reply__descriptor);
 	if (!r)
 		return 1;
-	if (o->json) {
+	if (o.json) {
 		rc = tcp_json(r);
-	} else if (o->details || o->endpoint) {
+	} else if (o.details || o.endpoint) {
 		for (size_t i = 0; i < r->n_connections; i++)
 			tcp_long(r->connections[i]);
 		say_omitted(r->omitted, "connections");
@@ -286,7 +248,7 @@ static int show_tcp(struct client *c, const struct show_options *o)
 
 static int neighbours_json(const Ringpost__V1__NeighboursReply *r)
 {
-	json_t *root = json_head("ringpost.show.neighbours", r->node, r->omitted);
+	json_t *root = show_head("ringpost.show.neighbours", r->node, r->omitted);
 	json_t *addresses = json_array(), *neighbours = json_array();
 
 	for (size_t i = 0; i < r->n_addresses; i++) {
@@ -348,36 +310,23 @@ static void neighbours_table(const Ringpost__V1__NeighboursReply *r)
 	say_omitted(r->omitted, "neighbours");
 }
 
-static int show_neighbours(struct client *c, const struct show_options *o)
+int show_neighbours(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__NeighboursRequest q = RINGPOST__V1__NEIGHBOURS_REQUEST__INIT;
 	Ringpost__V1__NeighboursReply *r;
-	struct answer a;
+	struct options o;
 	int rc = 0;
 
-	if (call(c, "/ringpost.v1.Admin/Neighbours", &q.base, &a) != 0)
-		return 1;
-	r = ringpost__v1__neighbours_reply__unpack(NULL, a.length, a.data);
-	free(a.data);
+	if (options_take(&o, "j", 0, argc, argv) != 0)
+		return 2;
+	r = ask(c, "/ringpost.v1.Admin/Neighbours", &q.base,
+		&ringpost__v1__neighbours_reply__descriptor);
 	if (!r)
 		return 1;
-	if (o->json)
+	if (o.json)
 		rc = neighbours_json(r);
 	else
 		neighbours_table(r);
 	ringpost__v1__neighbours_reply__free_unpacked(r, NULL);
 	return rc;
-}
-
-int show(struct client *c, int argc, char **argv)
-{
-	struct show_options o = {0};
-
-	if (argc < 1 || options_read(&o, argc - 1, argv + 1) != 0)
-		return 2;
-	if (!strcmp(argv[0], "tcp"))
-		return show_tcp(c, &o);
-	if (!strcmp(argv[0], "neighbours") && !o.endpoint && !o.details)
-		return show_neighbours(c, &o);
-	return 2;
 }

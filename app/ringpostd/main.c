@@ -44,14 +44,7 @@ static void set_levels(const struct rp_conf *conf)
 {
 	log_format = conf->log_format;
 	rp_log_set_sink(log_sink);
-	rp_log_set_level(conf->log_level);
-	for (unsigned i = 0; i < conf->log_levels.count; i++) {
-		enum rp_log_subject subject;
-		enum rp_log_level level;
-
-		if (rp_conf_level_parse(conf->log_levels.items[i], &subject, &level) == 0)
-			rp_log_set_subject_level(subject, level);
-	}
+	rp_conf_levels_use(conf);
 }
 
 static void print_plan(const struct rp_conf *conf, const struct rp_conf_plan *plan)

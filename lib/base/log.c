@@ -43,6 +43,11 @@ void rp_log_set_subject_level(enum rp_log_subject subject, enum rp_log_level lev
 	atomic_store_explicit(&levels[subject], level, memory_order_relaxed);
 }
 
+enum rp_log_level rp_log_subject_level(enum rp_log_subject subject)
+{
+	return (enum rp_log_level)atomic_load_explicit(&levels[subject], memory_order_relaxed);
+}
+
 bool rp_log_enabled(enum rp_log_subject subject, enum rp_log_level level)
 {
 	return (int)level <= atomic_load_explicit(&levels[subject], memory_order_relaxed);

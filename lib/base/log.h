@@ -49,6 +49,7 @@ typedef void (*rp_log_sink_fn)(
 void rp_log_set_sink(rp_log_sink_fn sink);
 void rp_log_set_level(enum rp_log_level level);
 void rp_log_set_subject_level(enum rp_log_subject subject, enum rp_log_level level);
+enum rp_log_level rp_log_subject_level(enum rp_log_subject subject);
 bool rp_log_enabled(enum rp_log_subject subject, enum rp_log_level level);
 const char *rp_log_subject_name(enum rp_log_subject subject);
 const char *rp_log_level_name(enum rp_log_level level);

@@ -306,6 +306,10 @@ int rp_conf_neighbour_parse(const char *text, uint8_t address[16], bool *six, ui
 
 /** "subject=level" of log_levels. 0 or -EINVAL. */
 int rp_conf_level_parse(const char *text, enum rp_log_subject *subject, enum rp_log_level *level);
+/** What log_level and log_levels say of the subject. */
+enum rp_log_level rp_conf_level_of(const struct rp_conf *conf, enum rp_log_subject subject);
+/** The log is as they say, from now on. */
+void rp_conf_levels_use(const struct rp_conf *conf);
 
 /** True when `name` matches the pattern of a policy (* any run, ? one byte). */
 bool rp_conf_match(const char *pattern, const char *name, size_t name_length);

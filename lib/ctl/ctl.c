@@ -242,6 +242,7 @@ void rp_ctl_request_stop(struct rp_ctl *ctl)
 
 int rp_ctl_run(struct rp_ctl *ctl)
 {
+	ctl->started_ns = rp_loop_now_ns(ctl->loop);
 	rp_control_start(ctl->control, ctl_now(ctl));
 	ctl_kick(ctl);
 	while (!ctl->ended) {

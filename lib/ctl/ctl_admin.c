@@ -21,12 +21,30 @@
 
 /* ---- snapshots ---- */
 
+/* Those who want the node's numbers share a round; a page of a table is for one alone. */
 static void round_begin(struct rp_ctl *ctl)
 {
-	rp_list_splice_back(&ctl->waits_now, &ctl->waits_next);
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+	struct ctl_wait *first = rp_list_entry(ctl->waits_next.next, struct ctl_wait, node);
+	struct rp_engine_view *v = ctl->view;
+
+	do {
+		struct rp_list *n = rp_list_pop_front(&ctl->waits_next);
+
+		rp_list_push_back(&ctl->waits_now, n);
+	} while (!first->ask.wanted && !rp_list_empty(&ctl->waits_next) &&
+		 !rp_list_entry(ctl->waits_next.next, struct ctl_wait, node)->ask.wanted);
+	if (first->ask.wanted) {
+		v->kind = first->ask.kind;
+		v->exact = first->ask.exact;
+		v->cursor = first->ask.cursor;
+		v->filled = false;
+		memcpy(v->name, first->ask.name, sizeof(v->name));
+	}
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
+		ctl->snapshots[s].view = first->ask.wanted && first->ask.shard == s ? v : NULL;
 		if (rp_control_snapshot(ctl->control, s, &ctl->snapshots[s], 1) == 0)
 			ctl->snapshots_open++;
+	}
 	ctl_kick(ctl);
 }
 
@@ -43,8 +61,15 @@ static void round_end(struct rp_ctl *ctl)
 		w->fn(ctl, w->who);
 		free(w);
 	}
-	if (!rp_list_empty(&ctl->waits_next))
+}
+
+static void rounds_run(struct rp_ctl *ctl)
+{
+	while (ctl->snapshots_open == 0 && !rp_list_empty(&ctl->waits_next)) {
 		round_begin(ctl);
+		if (ctl->snapshots_open == 0)
+			round_end(ctl);
+	}
 }
 
 static void impair_done(struct rp_ctl *ctl);
@@ -57,23 +82,29 @@ void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token)
 		impair_done(ctl);
 	else if (token == CTL_TOKEN_TAP_ON || token == CTL_TOKEN_TAP_OFF)
 		ctl_capture_done(ctl, token);
-	else if (--ctl->snapshots_open == 0)
+	else if (--ctl->snapshots_open == 0) {
 		round_end(ctl);
+		rounds_run(ctl);
+	}
 }
 
-void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who)
+static void snapshot_wait(struct rp_ctl *ctl, const struct ctl_view_ask *ask,
+	void (*fn)(struct rp_ctl *, void *), void *who)
 {
 	struct ctl_wait *w = calloc(1, sizeof(*w));
 
 	RP_ASSERT(w != NULL);
 	w->fn = fn;
 	w->who = who;
+	if (ask)
+		w->ask = *ask;
 	rp_list_push_back(&ctl->waits_next, &w->node);
-	if (ctl->snapshots_open > 0)
-		return;
-	round_begin(ctl);
-	if (ctl->snapshots_open == 0)
-		round_end(ctl);
+	rounds_run(ctl);
+}
+
+void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who)
+{
+	snapshot_wait(ctl, NULL, fn, who);
 }
 
 /* The asker has gone: nobody is told. */
@@ -270,40 +301,6 @@ static void stats_reply(struct rp_ctl *ctl, void *who)
 	free(a);
 }
 
-static void route_reply(struct rp_ctl *ctl, void *who)
-{
-	struct ctl_admin_call *a = who;
-	Ringpost__V1__RouteReply r = RINGPOST__V1__ROUTE_REPLY__INIT;
-	uint32_t shard =
-		rp_hash_pick(rp_queue_hash(a->text, strlen(a->text)), ctl->config.self.shards);
-	const struct rp_engine_snapshot *s = &ctl->snapshots[shard];
-	uint64_t self = ctl->config.self.node;
-
-	r.shard = shard;
-	r.state = (char *)"unknown";
-	for (uint32_t i = 0; i < s->queue_count; i++) {
-		const struct rp_queue_info *q = &s->queues[i].info;
-
-		if (strcmp(s->queues[i].name, a->text) != 0)
-			continue;
-		r.dispatcher = q->dispatcher;
-		r.epoch = q->epoch;
-		r.dispatching_here = q->dispatching;
-		r.state = (char *)rp_repl_state_name(
-			rp_repl_state_of(rp_control_repl(ctl->control), q->dispatcher));
-		r.consumers_local = q->consumers_local;
-		r.consumers_remote = q->consumers_remote;
-		r.depth = q->depth;
-		r.in_flight = q->in_flight;
-		r.cost_ack = rp_route_cost_ack(self, q->dispatcher);
-		r.cost_put = rp_route_cost_leg(
-			1, self, q->dispatcher, q->consumers_local ? self : q->dispatcher);
-		break;
-	}
-	ctl_admin_reply(a->call, &r.base);
-	free(a);
-}
-
 void ctl_admin_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
 	const struct rp_endpoint *endpoint, void (*fn)(struct rp_ctl *, void *))
 {
@@ -316,6 +313,18 @@ void ctl_admin_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *te
 		a->endpoint = *endpoint;
 	rp_grpc_call_set_user(call, a);
 	ctl_snapshot_wait(ctl, fn, a);
+}
+
+void ctl_admin_ask_view(struct rp_ctl *ctl, struct rp_grpc_call *call,
+	const struct ctl_view_ask *ask, void (*fn)(struct rp_ctl *, void *))
+{
+	struct ctl_admin_call *a = calloc(1, sizeof(*a));
+
+	RP_ASSERT(a != NULL);
+	a->call = call;
+	a->ask = *ask;
+	rp_grpc_call_set_user(call, a);
+	snapshot_wait(ctl, ask, fn, a);
 }
 
 void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
@@ -349,17 +358,6 @@ static void on_stats(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	if (ctl_admin_admitted(call))
 		ctl_admin_ask(ctx, call, q->prefix, NULL, stats_reply);
 	ringpost__v1__stats_request__free_unpacked(q, NULL);
-}
-
-static void on_route(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	Ringpost__V1__RouteRequest *q = ringpost__v1__route_request__unpack(NULL, length, data);
-
-	if (ctl_admin_malformed(call, q))
-		return;
-	if (ctl_admin_admitted(call))
-		ctl_admin_ask(ctx, call, q->queue, NULL, route_reply);
-	ringpost__v1__route_request__free_unpacked(q, NULL);
 }
 
 static void impair_done(struct rp_ctl *ctl)
@@ -429,7 +427,7 @@ static Ringpost__V1__Change **changes_of(
 	return list;
 }
 
-static void reload_reply(struct rp_grpc_call *call, const struct ctl_reload *r)
+static void reload_reply(struct rp_ctl *ctl, struct rp_grpc_call *call, const struct ctl_reload *r)
 {
 	Ringpost__V1__ReloadReply m = RINGPOST__V1__RELOAD_REPLY__INIT;
 	Ringpost__V1__Change *changes = calloc(r->changes.count + 1, sizeof(*changes));
@@ -443,6 +441,7 @@ static void reload_reply(struct rp_grpc_call *call, const struct ctl_reload *r)
 		m.messages[m.n_messages] = strdup(line);
 		RP_ASSERT(m.messages[m.n_messages++] != NULL);
 	}
+	m.node = ctl->config.self.node;
 	m.done = r->done;
 	if (r->done) {
 		m.changed = changes_of(&r->changes, false, changes, &m.n_changed);
@@ -470,7 +469,7 @@ static void on_reload(struct rp_grpc_call *call, const uint8_t *data, size_t len
 		return;
 	}
 	ctl_reload(ctl, &r);
-	reload_reply(call, &r);
+	reload_reply(ctl, call, &r);
 	ctl_reload_free(&r);
 }
 
@@ -493,8 +492,6 @@ static void on_config(struct rp_grpc_call *call, const uint8_t *data, size_t len
 
 static const struct rp_grpc_call_ops stats_ops = {
 	.on_message = on_stats, .on_cancel = ctl_admin_on_cancel};
-static const struct rp_grpc_call_ops route_ops = {
-	.on_message = on_route, .on_cancel = ctl_admin_on_cancel};
 static const struct rp_grpc_call_ops impair_ops = {
 	.on_message = on_impair, .on_cancel = ctl_admin_on_cancel};
 
@@ -513,7 +510,14 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Stats", &stats_ops},
 		{"/ringpost.v1.Admin/Connections", &ctl_connections_ops},
 		{"/ringpost.v1.Admin/Neighbours", &ctl_neighbours_ops},
-		{"/ringpost.v1.Admin/Route", &route_ops},
+		{"/ringpost.v1.Admin/Status", &ctl_status_ops},
+		{"/ringpost.v1.Admin/Nodes", &ctl_nodes_ops},
+		{"/ringpost.v1.Admin/Links", &ctl_links_ops},
+		{"/ringpost.v1.Admin/Queues", &ctl_queues_ops},
+		{"/ringpost.v1.Admin/Consumers", &ctl_consumers_ops},
+		{"/ringpost.v1.Admin/Streams", &ctl_streams_ops},
+		{"/ringpost.v1.Admin/Route", &ctl_route_ops},
+		{"/ringpost.v1.Admin/Log", &ctl_log_ops},
 		{"/ringpost.v1.Admin/Impair", &impair_ops},
 		{"/ringpost.v1.Admin/Reload", &reload_ops},
 		{"/ringpost.v1.Admin/Config", &config_ops},
@@ -545,9 +549,14 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		snap->connections = calloc(CONNECTIONS_SHOWN_MAX, sizeof(*snap->connections));
 		snap->neighbours = calloc(NEIGHBOURS_SHOWN_MAX, sizeof(*snap->neighbours));
 		snap->addresses = calloc(RP_ENGINE_ADDRESSES_MAX, sizeof(*snap->addresses));
-		if (!snap->queues || !snap->connections || !snap->neighbours || !snap->addresses)
+		snap->links_known = calloc(RP_PEERS_MAX, sizeof(*snap->links_known));
+		if (!snap->queues || !snap->connections || !snap->neighbours || !snap->addresses ||
+			!snap->links_known)
 			return -ENOMEM;
 	}
+	ctl->view = calloc(1, sizeof(*ctl->view));
+	if (!ctl->view)
+		return -ENOMEM;
 	rc = ctl_capture_create(ctl);
 	if (rc)
 		return rc;
@@ -567,5 +576,7 @@ void ctl_admin_destroy(struct rp_ctl *ctl)
 		free(ctl->snapshots[s].connections);
 		free(ctl->snapshots[s].neighbours);
 		free(ctl->snapshots[s].addresses);
+		free(ctl->snapshots[s].links_known);
 	}
+	free(ctl->view);
 }

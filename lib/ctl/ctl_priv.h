@@ -24,7 +24,7 @@
 #define CTL_PENDING_BITS 12
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 8
+#define CTL_ADMIN_METHODS 15
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
 #define CTL_TOKEN_IMPAIR UINT64_MAX
 #define CTL_TOKEN_TAP_ON (UINT64_MAX - 1)
@@ -81,9 +81,19 @@ struct ctl_member {
 	const char *peer, *client;
 };
 
+/** A page of a shard's table that somebody wants. */
+struct ctl_view_ask {
+	bool wanted;
+	enum rp_engine_view_kind kind;
+	bool exact;
+	uint32_t shard, cursor;
+	char name[RP_NAME_BYTES_MAX + 1];
+};
+
 /** Somebody who waits for a snapshot of all shards. */
 struct ctl_wait {
 	struct rp_list node;
+	struct ctl_view_ask ask; /**< not wanted: the numbers alone */
 	void (*fn)(struct rp_ctl *ctl, void *who);
 	void *who;
 };
@@ -147,7 +157,8 @@ struct rp_ctl {
 	struct rp_hmap proofs, writes;
 	uint64_t write_token_last;
 	uint16_t client_port;
-	char peer_url[300]; /**< what the member list shows of this node; "" = its client URL */
+	uint64_t started_ns; /**< loop time */
+	char peer_url[300];  /**< what the member list shows of this node; "" = its client URL */
 
 	/* Built anew by each call: members change, and few ask. */
 	struct ctl_member members[RP_PEERS_MAX + 1];
@@ -155,6 +166,7 @@ struct rp_ctl {
 
 	/* Snapshots: one round at a time, for all who ask meanwhile the next one. */
 	struct rp_engine_snapshot snapshots[RP_SHARDS_MAX];
+	struct rp_engine_view *view; /**< of the round under way */
 	uint32_t snapshots_open;
 	struct rp_list waits_now, waits_next;
 	struct rp_impair_spec impair_spec;
@@ -224,6 +236,7 @@ struct ctl_admin_call {
 	struct rp_grpc_call *call;
 	char text[RP_NAME_BYTES_MAX + 1];
 	struct rp_endpoint endpoint; /**< of its request; family 0: any, port 0: any */
+	struct ctl_view_ask ask;
 };
 
 /** Everything of Admin is for callers on this host: false, and the call is refused. */
@@ -237,6 +250,9 @@ void ctl_admin_reply(struct rp_grpc_call *call, const ProtobufCMessage *message)
  */
 void ctl_admin_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *text,
 	const struct rp_endpoint *endpoint, void (*fn)(struct rp_ctl *, void *));
+/** Likewise, with ctl->view filled as `ask` says; not filled when the shard's ring was full. */
+void ctl_admin_ask_view(struct rp_ctl *ctl, struct rp_grpc_call *call,
+	const struct ctl_view_ask *ask, void (*fn)(struct rp_ctl *, void *));
 /** on_cancel of the calls that ctl_admin_ask() began. */
 void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx);
 
@@ -247,6 +263,19 @@ void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, voi
  */
 int ctl_endpoint_filter(struct rp_endpoint *e, const char *text);
 extern const struct rp_grpc_call_ops ctl_connections_ops, ctl_neighbours_ops;
+
+/* ctl_nodes.c */
+extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_links_ops, ctl_log_ops;
+/** What a node calls itself; "" when it is not known. */
+void ctl_node_name(struct rp_ctl *ctl, uint64_t node, char *name, size_t size);
+
+/* ctl_lists.c */
+extern const struct rp_grpc_call_ops ctl_queues_ops, ctl_consumers_ops, ctl_streams_ops;
+/** Answers a call whose page was not filled. */
+bool ctl_view_missing(struct rp_ctl *ctl, struct rp_grpc_call *call);
+
+/* ctl_route.c */
+extern const struct rp_grpc_call_ops ctl_route_ops;
 
 /* ctl_capture.c */
 extern const struct rp_grpc_call_ops ctl_capture_ops;

@@ -270,6 +270,26 @@ struct rp_deliver_info {
 };
 
 void rp_deliver_info(const struct rp_deliver *d, uint64_t node, struct rp_deliver_info *info);
+
+/** Messages of one queue to or from one node: a stream, or what goes by unary for want of one. */
+struct rp_deliver_stream_info {
+	uint64_t node;
+	struct rp_span name;	/**< of the queue; borrow: valid until the next call */
+	bool out;		/**< this node sends the payload */
+	enum rp_qmsg_type type; /**< FORWARD or DELIVER */
+	const char *state;	/**< constant text */
+	uint32_t messages;	/**< out: waiting or unanswered; in: not resolved */
+	uint64_t done;		/**< answered on this stream */
+	uint32_t credit_messages;
+	uint64_t credit_bytes;
+	uint64_t quiet_ns; /**< out: since the last progress */
+};
+
+/** Positions of the table that rp_deliver_stream_at() takes. */
+uint32_t rp_deliver_stream_slots(const struct rp_deliver *d);
+/** What is at a position of the table; false: nothing. */
+bool rp_deliver_stream_at(const struct rp_deliver *d, uint32_t slot,
+	struct rp_deliver_stream_info *info, uint64_t now_ns);
 /** borrow: lives as long as the object. */
 const struct rp_deliver_counters *rp_deliver_counters(const struct rp_deliver *d);
 const char *rp_deliver_fallback_text(enum rp_deliver_fallback why);

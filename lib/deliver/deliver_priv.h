@@ -11,6 +11,7 @@
  *   rx.c       streams towards us, their credit
  *   inbound.c  received frames, control messages
  *   unary.c    the fallback
+ *   view.c     streams, for people
  *
  * A flow lives while it has messages or a stream. FORWARD and DELIVER flows send on a stream
  * (dl_tx) or by unary; a CONTROL flow holds the other types, which go to the link as they are and

@@ -104,6 +104,8 @@ static void take_field(struct rp_node_record *r, const char *field, const char *
 		snprintf(r->name, sizeof(r->name), "%s", value);
 	else if (!strcmp(field, "url"))
 		snprintf(r->client_url, sizeof(r->client_url), "%s", value);
+	else if (!strcmp(field, "version"))
+		snprintf(r->version, sizeof(r->version), "%s", value);
 }
 
 int rp_node_record_parse(struct rp_node_record *r, const void *text, size_t length)

@@ -24,6 +24,7 @@ struct rp_node_record {
 	uint32_t per_peer, shards;
 	char name[128];
 	char client_url[256]; /**< "http://host:port" */
+	char version[32];     /**< as parsed; format() writes this build's */
 };
 
 #define RP_NODE_RECORD_BYTES_MAX 1024

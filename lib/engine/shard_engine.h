@@ -94,6 +94,52 @@ struct rp_engine_address_view {
 	struct rp_net_address_info info;
 };
 
+/** A peer on one shard: what Deliver has for it there, and on the link shard its link. */
+struct rp_engine_link_view {
+	uint64_t node;
+	bool linked; /**< `info` holds */
+	struct rp_link_info info;
+	bool unary; /**< the gRPC path is there */
+	struct rp_deliver_info deliver;
+};
+
+enum rp_engine_view_kind {
+	RP_ENGINE_VIEW_QUEUES,
+	RP_ENGINE_VIEW_CONSUMERS,
+	RP_ENGINE_VIEW_STREAMS,
+};
+
+#define RP_ENGINE_VIEW_ROWS 512
+/** Positions of a table that one view looks at: it bounds what it costs the shard. */
+#define RP_ENGINE_VIEW_SLOTS 8192
+
+/** Texts and numbers of a row; which of the three infos, its kind says. */
+struct rp_engine_view_row {
+	char name[RP_NAME_BYTES_MAX + 1];
+	char match[RP_TAIL_BYTES_MAX + 1];
+	union {
+		struct rp_queue_info queue; /**< spans in these are not valid */
+		struct rp_queue_consumer_info consumer;
+		struct rp_deliver_stream_info stream;
+	};
+};
+
+/** One page of a shard's queues, consumers or streams; the whole is too large for one snapshot. */
+struct rp_engine_view {
+	/* in */
+	enum rp_engine_view_kind kind;
+	char name[RP_NAME_BYTES_MAX + 1]; /**< only queues that begin with it, or are it */
+	bool exact;
+	uint32_t cursor; /**< 0, or `next` of the page before */
+	/* out */
+	bool filled;
+	uint32_t next; /**< 0: that was the last page */
+	uint32_t row_count;
+	uint32_t place_count; /**< of an exact queue: where its consumers are */
+	struct rp_queue_place places[RP_PEERS_MAX];
+	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS];
+};
+
 #define RP_ENGINE_ADDRESSES_MAX (RP_ENGINE_PORTS_MAX * (RP_NET_ADDRESSES_MAX + 1))
 
 struct rp_engine_snapshot {
@@ -121,6 +167,9 @@ struct rp_engine_snapshot {
 	struct rp_engine_connection_view *connections; /**< connections_max of them */
 	struct rp_engine_neighbour_view *neighbours;   /**< neighbours_max of them */
 	struct rp_engine_address_view *addresses; /**< RP_ENGINE_ADDRESSES_MAX of them, or NULL */
+	struct rp_engine_link_view *links_known;  /**< RP_PEERS_MAX of them, or NULL */
+	uint32_t link_count;
+	struct rp_engine_view *view; /**< to be filled as well; NULL = none is wanted */
 	/* The shard's own, filled by lib/shard. */
 	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps, loop_gap_ns_max;
 };

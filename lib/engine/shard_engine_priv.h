@@ -56,6 +56,9 @@ void engine_tell(struct rp_engine *e, const struct rp_xmsg *m);
 /** A chain of a name, or a name and a text, from the queue pool; NULL when empty. */
 struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_span b);
 
+/** One page of what the view asks for. */
+void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns);
+
 extern const struct rp_links_ops engine_links_ops;
 extern const struct rp_deliver_ops engine_deliver_ops;
 extern const struct rp_queue_ops engine_queue_ops;

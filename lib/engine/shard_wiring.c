@@ -417,6 +417,21 @@ static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
 	}
 }
 
+static void snapshot_links(struct rp_engine *e, struct rp_engine_snapshot *s)
+{
+	s->link_count = 0;
+	for (uint32_t i = 0; s->links_known && i < e->peer_count; i++) {
+		const struct engine_peer *p = &e->peer_slots[i];
+		struct rp_engine_link_view *v = &s->links_known[s->link_count];
+
+		v->node = p->by_node.key;
+		v->linked = e->links && rp_links_info(e->links, v->node, &v->info) == 0;
+		v->unary = p->unary;
+		rp_deliver_info(e->deliver, v->node, &v->deliver);
+		s->link_count++;
+	}
+}
+
 void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint64_t now_ns)
 {
 	struct rp_queue_info info;
@@ -444,4 +459,7 @@ void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint6
 	}
 	s->has_tcp = e->port_count > 0;
 	snapshot_tcp(e, s);
+	snapshot_links(e, s);
+	if (s->view)
+		engine_view_fill(e, s->view, now_ns);
 }

@@ -11,7 +11,7 @@
 	} while (0)
 
 struct audit {
-	uint32_t messages, consumers, holds, hosts, producers, queues, indexed;
+	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own;
 	uint64_t bytes;
 };
 
@@ -66,6 +66,7 @@ static const char *audit_forwards(const struct queue *q, struct audit *a)
 static const char *audit_host(const struct consumer *c, struct audit *a)
 {
 	const struct rp_list *n;
+	uint32_t held = 0;
 
 	if (!c->host)
 		return NULL;
@@ -76,7 +77,9 @@ static const char *audit_host(const struct consumer *c, struct audit *a)
 
 		HOLDS(h->host == c->host && !rp_list_empty(&h->at_node));
 		a->holds++;
+		held++;
 	}
+	HOLDS(held == c->host->hold_count);
 	return NULL;
 }
 
@@ -138,6 +141,7 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 	a->bytes += bytes;
 	a->indexed += depth;
 	a->queues++;
+	a->own += q->own;
 	return NULL;
 }
 
@@ -156,6 +160,6 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 	HOLDS(a.messages == qs->messages.used && a.consumers == qs->consumers.used);
 	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
 	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);
-	HOLDS(a.bytes == qs->bytes);
+	HOLDS(a.bytes == qs->bytes && a.own == qs->own_count);
 	return NULL;
 }

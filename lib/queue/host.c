@@ -83,6 +83,7 @@ static struct hold *hold_new(
 	rp_list_init(&hold->link);
 	rp_list_init(&hold->at_node);
 	rp_list_push_back(&h->holds, &hold->link);
+	h->hold_count++;
 	rp_list_push_back(&p->holds, &hold->at_node);
 	bucket = hold_bucket(qs, h, o->idx);
 	hold->idx_next = *bucket;
@@ -98,6 +99,7 @@ void hold_forget(struct rp_queues *qs, struct hold *h)
 		at = &(*at)->idx_next;
 	*at = h->idx_next;
 	rp_list_unlink(&h->link);
+	h->host->hold_count--;
 	rp_list_unlink(&h->at_node);
 	blob_put(&qs->tails, h->tail, h->tail_length);
 	slab_put(&qs->holds, h);

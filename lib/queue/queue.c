@@ -259,22 +259,35 @@ bool rp_queue_info(const struct rp_queues *qs, struct rp_span name, struct rp_qu
 	return q != NULL;
 }
 
+uint32_t rp_queue_slots(const struct rp_queues *qs)
+{
+	return qs->queues.fresh;
+}
+
+bool rp_queue_at(
+	const struct rp_queues *qs, uint32_t slot, struct rp_queue_info *info, uint64_t now_ns)
+{
+	/* The slab's order; an item that is free has no name in the table. */
+	const struct queue *q =
+		(const struct queue *)(qs->queues.base + (size_t)slot * qs->queues.item_size);
+	const struct queue *at;
+
+	if (slot >= qs->queues.fresh)
+		return false;
+	at = qs->queue_table[q->hash & qs->queue_mask];
+	while (at && at != q)
+		at = at->hash_next;
+	if (at)
+		info_fill(qs, q, info, now_ns);
+	return at != NULL;
+}
+
 bool rp_queue_next(
 	const struct rp_queues *qs, uint32_t *cursor, struct rp_queue_info *info, uint64_t now_ns)
 {
-	/* The slab's order; an item that is free has no name in the table. */
-	for (uint32_t i = *cursor; i < qs->queues.fresh; i++) {
-		const struct queue *q =
-			(const struct queue *)(qs->queues.base + (size_t)i * qs->queues.item_size);
-		const struct queue *at = qs->queue_table[q->hash & qs->queue_mask];
-
-		while (at && at != q)
-			at = at->hash_next;
-		*cursor = i + 1;
-		if (at) {
-			info_fill(qs, q, info, now_ns);
+	while (*cursor < qs->queues.fresh) {
+		if (rp_queue_at(qs, (*cursor)++, info, now_ns))
 			return true;
-		}
 	}
 	return false;
 }
@@ -288,6 +301,8 @@ void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *tot
 		.holds = qs->holds.used,
 		.requests = qs->requests_slab.used,
 		.producers = qs->producers_slab.used,
+		.hosts = qs->hosts.used,
+		.dispatched = qs->own_count,
 		.bytes = qs->bytes,
 		.counters = qs->counters,
 	};

@@ -320,11 +320,48 @@ bool rp_queue_info(const struct rp_queues *qs, struct rp_span name, struct rp_qu
 bool rp_queue_next(
 	const struct rp_queues *qs, uint32_t *cursor, struct rp_queue_info *info, uint64_t now_ns);
 
+/** Positions of the table that rp_queue_at() takes. */
+uint32_t rp_queue_slots(const struct rp_queues *qs);
+/** The queue at a position of the table; false: none is there. */
+bool rp_queue_at(
+	const struct rp_queues *qs, uint32_t slot, struct rp_queue_info *info, uint64_t now_ns);
+
+/** A consumer as this node knows it: as its host, as the queue's dispatcher, or by its record. */
+struct rp_queue_consumer_info {
+	struct rp_span name; /**< of the queue; borrow, as `match`: valid until the next call */
+	uint8_t uuid[RP_UUID_BYTES];
+	uint64_t node;	   /**< where it is; 0 = not known */
+	bool here;	   /**< this node hosts it */
+	bool dispatched;   /**< this node dispatches its queue: outstanding is what it is offered */
+	const char *state; /**< constant text: ready, or why nothing is offered to it */
+	uint32_t prefetch; /**< as its record has it, or the default */
+	uint32_t outstanding, unaccepted;
+	uint32_t holds;	    /**< shown to the client here, not acknowledged */
+	uint64_t max_bytes; /**< 0 = as large as they come */
+	struct rp_span match;
+};
+
+/** Positions of the table that rp_queue_consumer_at() takes. */
+uint32_t rp_queue_consumer_slots(const struct rp_queues *qs);
+/** The consumer at a position of the table; false: none is there. */
+bool rp_queue_consumer_at(
+	const struct rp_queues *qs, uint32_t slot, struct rp_queue_consumer_info *info);
+
+struct rp_queue_place {
+	uint64_t node;
+	uint32_t consumers;
+};
+/** Where the consumers of a queue are: nodes written, at most `max`. */
+uint32_t rp_queue_places(const struct rp_queues *qs, struct rp_span name,
+	struct rp_queue_place *places, uint32_t max);
+
 /** Of the shard, all queues together. */
 struct rp_queue_totals {
 	uint32_t queues, messages, consumers, holds, requests,
-		producers; /**< table entries in use */
-	uint64_t bytes;	   /**< of messages here */
+		producers;   /**< table entries in use */
+	uint32_t hosts;	     /**< consumers of this node */
+	uint32_t dispatched; /**< queues that this node dispatches */
+	uint64_t bytes;	     /**< of messages here */
 	struct rp_queue_counters counters;
 };
 

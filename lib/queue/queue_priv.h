@@ -13,7 +13,7 @@
  * forward.c   the producer's node                 host.c      the consumer's host
  * request.c   clients' acknowledges and gets      message.c   what other nodes send
  * poll.c      timers                              move.c      a dispatcher that hands over
- * audit.c     checks for tests
+ * audit.c     checks for tests                        view.c      consumers, for people
  */
 /* clang-format on */
 
@@ -144,6 +144,7 @@ struct host {
 	uint64_t life, start_revision, last_revision;
 	uint64_t deadline_ns;
 	uint64_t fenced_node; /**< its dispatcher until that was lost; told when it is back */
+	uint32_t hold_count;
 	bool open : 1;
 	bool stalled : 1;    /**< refuses offers until they begin again */
 	bool room_due : 1;   /**< has to tell the dispatcher that there is room */
@@ -280,6 +281,7 @@ struct rp_queues {
 	uint64_t order_floor; /**< last order of the queues that ended here */
 	uint32_t stop_cursor; /**< while stopping: buckets of queue_table that were looked at */
 	uint64_t bytes;
+	uint32_t own_count; /**< queues that this node dispatches */
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
 	struct slab rejections, notices, bindings, moves_slab;
@@ -347,6 +349,8 @@ struct message *message_find(
 	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
 struct consumer *consumer_find(
 	const struct rp_queues *qs, const struct queue *q, const uint8_t uuid[RP_UUID_BYTES]);
+/** False: the slot at that position is free. */
+bool consumer_is_live(const struct rp_queues *qs, const struct consumer *c);
 struct consumer *consumer_get(
 	struct rp_queues *qs, struct queue *q, const uint8_t uuid[RP_UUID_BYTES]);
 /** It holds nothing, is bound to nothing, and has no host part. */

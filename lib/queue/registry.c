@@ -16,6 +16,7 @@ static void queue_set_dispatcher(
 	q->epoch = epoch;
 	q->epoch_seen = RP_MAX(q->epoch_seen, epoch);
 	q->dispatcher = node;
+	qs->own_count += (uint32_t)own - q->own;
 	q->own = own;
 	rp_list_unlink(&q->at_node);
 	rp_list_push_back(p ? &p->queues : &qs->unclaimed, &q->at_node);

@@ -72,6 +72,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 		producer_free(qs, q->producers);
 	qs->epoch_floor = RP_MAX(qs->epoch_floor, q->epoch_seen);
 	qs->order_floor = RP_MAX(qs->order_floor, q->order);
+	qs->own_count -= q->own;
 	rp_list_unlink(&q->idle);
 	rp_list_unlink(&q->work);
 	rp_list_unlink(&q->at_node);
@@ -207,6 +208,16 @@ struct consumer *consumer_find(
 	while (c && !(c->q == q && memcmp(c->uuid, uuid, RP_UUID_BYTES) == 0))
 		c = c->uuid_next;
 	return c;
+}
+
+bool consumer_is_live(const struct rp_queues *qs, const struct consumer *c)
+{
+	/* What a freed item has left in it still leads to its bucket, where it is not. */
+	const struct consumer *at = c->q ? *uuid_bucket(qs, c->q, c->uuid) : NULL;
+
+	while (at && at != c)
+		at = at->uuid_next;
+	return at != NULL;
 }
 
 struct consumer *consumer_get(

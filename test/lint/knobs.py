@@ -8,7 +8,8 @@ import tree
 # Knobs that are read by a function of lib/conf for its callers.
 THROUGH = {"initial_advertise_peer_urls": "rp_conf_peers", "max_request_bytes": "rp_conf_message_bytes",
            "cpus": "rp_conf_resolve", "memory_mib": "rp_conf_resolve", "control_cpu": "rp_conf_resolve",
-           "hugepages": "rp_conf_resolve", "idle": "rp_conf_resolve", "transport": "rp_conf_resolve"}
+           "hugepages": "rp_conf_resolve", "idle": "rp_conf_resolve", "transport": "rp_conf_resolve",
+           "log_level": "rp_conf_levels_use", "log_levels": "rp_conf_levels_use"}
 
 # A knob's name may be that of another folder's field, so only who has the configuration counts.
 HOLDERS = ("node", "ctl", "ringpostd")

@@ -31,6 +31,7 @@ static void a_record_comes_back_as_it_was(void **state)
 	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));
 	assert_string_equal(back.name, "a_b");
 	assert_string_equal(back.client_url, r.client_url);
+	assert_string_equal(back.version, RP_VERSION);
 	assert_int_equal(rp_node_record_format(&r, text, 20), -ENOSPC);
 }
 
