@@ -68,7 +68,8 @@ enum rp_qmsg_type {
 	X(STOPPING, "the node is stopping")                      \
 	X(LIMIT, "out of streams, queues or buffers")            \
 	X(UNREACHABLE, "the peer cannot be reached")             \
-	X(INVALID, "malformed")
+	X(INVALID, "malformed")                                  \
+	X(QUEUE_BUFFERS, "queue is full: dpdk.memory_mib")
 
 enum rp_qstatus {
 #define X(name, text) RP_Q_##name,

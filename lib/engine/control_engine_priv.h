@@ -19,7 +19,10 @@
 /** A delivery that waits until its client has room. */
 struct control_held {
 	struct rp_list node;
-	struct rp_xmsg m;
+	struct rp_xmsg
+		m; /**< without its buffers: a client that does not read keeps none of them */
+	size_t length;
+	uint8_t bytes[]; /**< tail and value */
 };
 
 struct control_consumer {

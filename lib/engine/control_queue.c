@@ -19,6 +19,8 @@
 #define UNARY_ANSWER_BYTES 16
 /** Pieces of a value that one delivery hands on without a copy. */
 #define PIECES_MAX 64
+/** A put takes none of the pool's last part: half of what the queues leave (lib/queue/admit.c). */
+#define CONTROL_RESERVE_PART 32
 
 /* ---- operations ---- */
 
@@ -37,6 +39,10 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 
 	RP_ASSERT(!(token & CONTROL_CONSUMER_FLAG) && op->name.length <= RP_NAME_BYTES_MAX);
 	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
+		goto wait;
+	/* What is left is for those who empty the pool; and puts on their way give back theirs. */
+	if (op->type == RP_XMSG_PUT &&
+		rte_mempool_avail_count(c->pool) < c->pool->size / CONTROL_RESERVE_PART)
 		goto wait;
 	memcpy(m.uuid, op->uuid, sizeof(m.uuid));
 	if (op->type == RP_XMSG_PUT)
@@ -134,7 +140,6 @@ struct control_consumer *control_consumer_find(struct rp_control *c, uint64_t ha
 static void held_free(struct control_held *h)
 {
 	rp_list_unlink(&h->node);
-	rte_pktmbuf_free(h->m.m);
 	free(h);
 }
 
@@ -213,62 +218,79 @@ void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint6
 		control_send(c, k->shard, &m);
 }
 
-static int show(struct rp_control *c, uint64_t consumer, const struct rp_xmsg *m)
+static int show(struct rp_control *c, uint64_t consumer, const struct rp_xmsg *m,
+	const uint8_t *tail, const struct rp_span *value, unsigned value_count)
 {
-	struct rp_span pieces[PIECES_MAX];
-	struct rp_control_delivery d = {
+	const struct rp_control_delivery d = {
 		.idx = m->idx,
-		.tail = {rte_pktmbuf_mtod(m->m, const uint8_t *), m->tail_length},
-		.value = pieces,
+		.tail = {tail, m->tail_length},
+		.value = value,
+		.value_count = value_count,
 		.revision = (int64_t)m->revision,
 		.attempt = m->attempt,
 	};
-	void *copy;
-	int rc;
+	int rc = c->ops->deliver(c->ctx, consumer, &d);
 
-	d.value_count = value_pieces(m->m, m->tail_length, pieces, &copy);
-	rc = c->ops->deliver(c->ctx, consumer, &d);
-	free(copy);
 	if (rc == 0)
 		c->counters.deliveries++;
 	return rc;
 }
 
-/* take: m->m, unless -EAGAIN comes back. */
-static int show_or_drop(struct rp_control *c, struct control_consumer *k, const struct rp_xmsg *m)
+/* What cannot be shown at all goes back; -EAGAIN: it waits. */
+static int shown(struct rp_control *c, unsigned shard, const struct rp_xmsg *m, int rc)
 {
 	struct rp_xmsg back = {.type = RP_XMSG_RETURNED, .token = m->token, .idx = m->idx};
-	unsigned shard = k->shard;
-	int rc = show(c, k->by_handle.key, m);
 
-	if (rc == -EAGAIN)
+	if (rc == 0 || rc == -EAGAIN)
 		return rc;
-	if (rc != 0) {
-		RP_LOG(RP_LOG_QUEUE, RP_LOG_WARNING, "a delivery could not be shown: %s",
-			strerror(-rc));
-		control_send(c, shard, &back);
-	}
-	rte_pktmbuf_free(m->m);
+	RP_LOG(RP_LOG_QUEUE, RP_LOG_WARNING, "a delivery could not be shown: %s", strerror(-rc));
+	control_send(c, shard, &back);
 	return 0;
+}
+
+static int show_mbuf(struct rp_control *c, struct control_consumer *k, const struct rp_xmsg *m)
+{
+	struct rp_span pieces[PIECES_MAX];
+	uint64_t consumer = k->by_handle.key;
+	unsigned shard = k->shard;
+	void *copy;
+	unsigned n = value_pieces(m->m, m->tail_length, pieces, &copy);
+	int rc = show(c, consumer, m, rte_pktmbuf_mtod(m->m, const uint8_t *), pieces, n);
+
+	free(copy);
+	return shown(c, shard, m, rc);
+}
+
+static int show_held(struct rp_control *c, struct control_consumer *k, const struct control_held *h)
+{
+	struct rp_span value = {h->bytes + h->m.tail_length, h->length - h->m.tail_length};
+	unsigned shard = k->shard;
+
+	return shown(c, shard, &h->m, show(c, k->by_handle.key, &h->m, h->bytes, &value, 1));
+}
+
+static void hold(struct rp_control *c, struct control_consumer *k, const struct rp_xmsg *m)
+{
+	struct control_held *h = control_alloc(sizeof(*h) + m->m->pkt_len);
+
+	h->m = *m;
+	h->m.m = NULL;
+	h->length = m->m->pkt_len;
+	rp_mbuf_copy_out(m->m, 0, h->bytes, h->length);
+	rp_list_push_back(&k->held, &h->node);
+	c->counters.deliveries_held++;
 }
 
 static void on_delivery(struct rp_control *c, const struct rp_xmsg *m)
 {
 	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
-	struct control_held *h;
 
-	if (!k) {
+	if (!k)
 		/* Its close is on the way to the shard, which offers the message again. */
 		c->counters.deliveries_late++;
-		rte_pktmbuf_free(m->m);
-		return;
-	}
-	if (rp_list_empty(&k->held) && show_or_drop(c, k, m) == 0)
-		return;
-	h = control_alloc(sizeof(*h));
-	h->m = *m;
-	rp_list_push_back(&k->held, &h->node);
-	c->counters.deliveries_held++;
+	else if (!rp_list_empty(&k->held) || show_mbuf(c, k, m) == -EAGAIN)
+		hold(c, k, m);
+	rte_pktmbuf_free(m->m);
 }
 
 void rp_control_consumer_room(struct rp_control *c, uint64_t consumer)
@@ -278,9 +300,8 @@ void rp_control_consumer_room(struct rp_control *c, uint64_t consumer)
 	while (k && !rp_list_empty(&k->held)) {
 		struct control_held *h = rp_list_entry(k->held.next, struct control_held, node);
 
-		if (show_or_drop(c, k, &h->m) != 0)
+		if (show_held(c, k, h) != 0)
 			return;
-		h->m.m = NULL;
 		held_free(h);
 	}
 }

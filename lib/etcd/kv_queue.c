@@ -19,6 +19,7 @@ int etcd_qstatus_code(enum rp_qstatus status)
 		return RP_GRPC_INVALID_ARGUMENT;
 	case RP_Q_QUEUE_DEPTH:
 	case RP_Q_QUEUE_BYTES:
+	case RP_Q_QUEUE_BUFFERS:
 	case RP_Q_LIMIT:
 		return RP_GRPC_RESOURCE_EXHAUSTED;
 	case RP_Q_NO_CONSUMER:

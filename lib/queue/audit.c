@@ -12,11 +12,21 @@
 
 struct audit {
 	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own;
-	uint64_t bytes;
+	uint64_t bytes, foreign_buffers;
 };
 
-static const char *audit_waiting(
-	const struct queue *q, struct audit *a, uint32_t *indexed, uint64_t *bytes)
+/* Whatever lies in a receive pool will be copied, and is counted until then. */
+static bool audit_payload(const struct rp_queues *qs, const struct message *m, struct audit *a)
+{
+	bool listed = !rp_list_empty(&m->stay);
+
+	if (listed)
+		a->foreign_buffers += admit_buffers_of(qs, m->bytes);
+	return listed || !foreign_lies(qs, m);
+}
+
+static const char *audit_waiting(const struct rp_queues *qs, const struct queue *q, struct audit *a,
+	uint32_t *indexed, uint64_t *bytes)
 {
 	bool scan_seen = q->scan == &q->waiting;
 	const struct rp_list *n;
@@ -26,7 +36,7 @@ static const char *audit_waiting(
 		const struct message *m = rp_list_entry(n, struct message, link);
 
 		HOLDS(m->state == MESSAGE_WAITING && m->q == q && m->idx > idx && !m->consumer);
-		HOLDS(m->payload && m->payload->pkt_len == m->bytes);
+		HOLDS(m->payload && m->payload->pkt_len == m->bytes && audit_payload(qs, m, a));
 		HOLDS(rp_list_empty(&m->timer) && m->answered);
 		idx = m->idx;
 		scan_seen |= q->scan == n;
@@ -38,7 +48,8 @@ static const char *audit_waiting(
 	return NULL;
 }
 
-static const char *audit_forwards(const struct queue *q, struct audit *a)
+static const char *audit_forwards(
+	const struct rp_queues *qs, const struct queue *q, struct audit *a, uint64_t *bytes)
 {
 	const struct rp_list *n;
 	uint32_t unsent = 0, sent = 0;
@@ -48,15 +59,19 @@ static const char *audit_forwards(const struct queue *q, struct audit *a)
 		const struct message *m = rp_list_entry(n, struct message, link);
 
 		HOLDS(m->state == MESSAGE_SENT && m->idx == 0 && !m->payload && m->target);
+		HOLDS(rp_list_empty(&m->stay));
 		sent++;
+		*bytes += m->bytes;
 	}
 	rp_list_foreach (n, &q->unsent) {
 		const struct message *m = rp_list_entry(n, struct message, link);
 
 		HOLDS(m->state == MESSAGE_UNSENT && m->idx == 0 && m->payload);
+		HOLDS(audit_payload(qs, m, a));
 		HOLDS(m->order > order);
 		order = m->order;
 		unsent++;
+		*bytes += m->bytes;
 	}
 	HOLDS(unsent == q->unsent_count && sent == q->sent_count);
 	a->messages += unsent + sent;
@@ -93,6 +108,7 @@ static const char *audit_consumer(const struct rp_queues *qs, const struct consu
 		const struct message *m = rp_list_entry(n, struct message, link);
 
 		HOLDS(m->state == MESSAGE_BOUND && m->consumer == c && m->idx && m->payload);
+		HOLDS(audit_payload(qs, m, a));
 		HOLDS(message_find(qs, c->q, m->idx, m->alloc_node) == m);
 		HOLDS(m->accepted == rp_list_empty(&m->timer));
 		HOLDS(!m->lost || c->resend);
@@ -120,9 +136,9 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 	struct rp_list *n;
 	uint64_t bytes = 0;
 
-	fault = audit_waiting(q, a, &depth, &bytes);
+	fault = audit_waiting(qs, q, a, &depth, &bytes);
 	if (!fault)
-		fault = audit_forwards(q, a);
+		fault = audit_forwards(qs, q, a, &bytes);
 	if (fault)
 		return fault;
 	rp_list_foreach (n, &q->consumers) {
@@ -160,6 +176,7 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 	HOLDS(a.messages == qs->messages.used && a.consumers == qs->consumers.used);
 	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
 	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);
-	HOLDS(a.bytes == qs->bytes && a.own == qs->own_count);
+	HOLDS(a.bytes == qs->bytes && a.foreign_buffers == qs->foreign_buffers);
+	HOLDS(a.own == qs->own_count);
 	return NULL;
 }

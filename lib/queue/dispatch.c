@@ -488,33 +488,6 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 /* ---- taking in ---- */
 
-enum rp_qstatus dispatch_admit(struct rp_queues *qs, struct queue *q, uint32_t bytes)
-{
-	uint64_t depth = (uint64_t)q->depth + q->unsent_count + q->sent_count;
-
-	if (depth >= qs->config.queue_depth_max) {
-		COUNT(qs, q, refused_depth);
-		return RP_Q_QUEUE_DEPTH;
-	}
-	if (q->bytes + q->forward_bytes + bytes > qs->config.queue_bytes_max) {
-		COUNT(qs, q, refused_bytes);
-		return RP_Q_QUEUE_BYTES;
-	}
-	return RP_Q_OK;
-}
-
-/* True when a segment lies in buffers of another pool than the queues' own. */
-static bool payload_is_foreign(const struct rp_queues *qs, struct rte_mbuf *m)
-{
-	for (; m; m = m->next) {
-		const struct rte_mbuf *owner = RTE_MBUF_CLONED(m) ? rte_mbuf_from_indirect(m) : m;
-
-		if (owner->pool != qs->config.pool)
-			return true;
-	}
-	return false;
-}
-
 void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct queue *q = m->q;
@@ -531,9 +504,6 @@ void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	dispatch_pump(qs, q, now_ns);
 	if (m->state == MESSAGE_WAITING)
 		COUNT(qs, q, held);
-	if (payload_is_foreign(qs, m->payload)) {
-		m->stay_ns = now_ns + qs->config.stay_ns;
-		rp_list_push_back(&qs->foreign, &m->stay);
-	}
+	foreign_check(qs, m, now_ns);
 	queue_work(qs, q);
 }

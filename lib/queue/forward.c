@@ -35,7 +35,6 @@ static void unsent_append(struct message *m)
 	m->state = MESSAGE_UNSENT;
 	m->order = ++q->order;
 	q->unsent_count++;
-	q->forward_bytes += m->bytes;
 	rp_list_push_back(&q->unsent, &m->link);
 }
 
@@ -43,6 +42,7 @@ void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	unsent_append(m);
 	m->origin_seq = m->order;
+	foreign_check(qs, m, now_ns);
 	queue_work(qs, m->q);
 }
 
@@ -59,7 +59,6 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	message_unindexed(qs, m);
 	producer_forget(qs, m);
-	rp_list_unlink(&m->stay);
 	m->handed = true;
 	m->q->handing++;
 	m->repeat = false;
@@ -93,14 +92,14 @@ bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t n
 }
 
 /* Back among the unsent, before what comes after it. */
-static void unsent_return(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload)
+static void unsent_return(
+	struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, uint64_t now_ns)
 {
 	struct queue *q = m->q;
 	struct rp_list *n = q->unsent.next;
 
 	rp_list_unlink(&m->link);
 	q->sent_count--;
-	q->forward_bytes -= m->bytes;
 	m->payload = payload;
 	m->state = MESSAGE_UNSENT;
 	m->sends++;
@@ -108,14 +107,13 @@ static void unsent_return(struct rp_queues *qs, struct message *m, struct rte_mb
 		n = n->next;
 	rp_list_insert_between(&m->link, n->prev, n);
 	q->unsent_count++;
-	q->forward_bytes += m->bytes;
+	foreign_check(qs, m, now_ns);
 }
 
 static void unsent_take(struct message *m)
 {
 	rp_list_unlink(&m->link);
 	m->q->unsent_count--;
-	m->q->forward_bytes -= m->bytes;
 }
 
 /* Ends a put that nobody took. */
@@ -170,7 +168,7 @@ static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t
 
 	unsent_take(m);
 	if (!m->answered)
-		status = dispatch_admit(qs, m->q, m->bytes);
+		status = admit_message(qs, m->q, 0); /* its own are in q->bytes */
 	if (m->binding)
 		forward_index_bound(qs, m, now_ns);
 	else if (status == RP_Q_OK)
@@ -236,13 +234,13 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	error = qs->ops.send(qs->ctx, node, &msg, now_ns);
 	if (error)
 		return error;
+	foreign_remove(qs, m);
 	m->payload = NULL;
 	m->target = node;
 	m->state = MESSAGE_SENT;
 	unsent_take(m);
 	rp_list_push_back(&m->q->sent, &m->link);
 	m->q->sent_count++;
-	m->q->forward_bytes += m->bytes;
 	return 0;
 }
 
@@ -308,7 +306,6 @@ static void sent_end(struct rp_queues *qs, struct message *m, enum rp_qstatus st
 
 	rp_list_unlink(&m->link);
 	q->sent_count--;
-	q->forward_bytes -= m->bytes;
 	put_answer(qs, m, status);
 	message_free(qs, m);
 	queue_work(qs, q);
@@ -339,7 +336,7 @@ void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *p
 		return;
 	}
 	/* It is not there, whatever may have been thought; and it is not lost. */
-	unsent_return(qs, m, payload);
+	unsent_return(qs, m, payload, now_ns);
 	m->repeat = false;
 	m->target = 0;
 	if (status == RP_Q_MOVED && elsewhere)
@@ -351,7 +348,7 @@ void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *p
 void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, bool repeat,
 	uint64_t now_ns)
 {
-	unsent_return(qs, m, payload);
+	unsent_return(qs, m, payload, now_ns);
 	m->repeat = m->repeat || repeat;
 	if (!m->repeat)
 		m->target = 0;
@@ -529,9 +526,12 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	status = forward_route(qs, q, m, epoch, dispatcher, now_ns);
 	if (status == RP_Q_NO_DISPATCHER)
 		COUNT(qs, q, refused_dispatcher);
-	/* What is handed over was let in before. */
-	if (status == RP_Q_OK && !m->token)
-		status = dispatch_admit(qs, q, m->payload->pkt_len);
+	/* What is handed over was let in before: only the buffers can be missing. */
+	if (status == RP_Q_OK && m->token)
+		status = admit_handed(qs, q, producer_get(qs, q, from, handed_boot(m)), m->token,
+			m->payload->pkt_len, now_ns);
+	else if (status == RP_Q_OK)
+		status = admit_message(qs, q, m->payload->pkt_len);
 	if (status != RP_Q_OK)
 		return status;
 	msg = message_new(qs, q, m->payload, m->tail_length, now_ns);
@@ -585,7 +585,7 @@ void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		answer.status = RP_Q_LIMIT;
 	} else {
 		COUNT(qs, q, puts);
-		answer.status = dispatch_admit(qs, q, payload->pkt_len);
+		answer.status = admit_message(qs, q, payload->pkt_len);
 	}
 	if (answer.status == RP_Q_OK) {
 		m = message_new(qs, q, payload, tail_length, now_ns);

@@ -311,6 +311,7 @@ void dispatch_index_bound(
 	message_unhand(m);
 	message_indexed(qs, m);
 	COUNT(qs, q, indexed);
+	foreign_check(qs, m, now_ns);
 	c = rp_uuid_is_zero(b->uuid) ? NULL : bound_holder(qs, q, b, now_ns);
 	if (!c) {
 		dispatch_return(qs, m);

@@ -105,7 +105,7 @@ static bool poll_foreign(struct rp_queues *qs, uint64_t now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
-		rp_list_unlink(&m->stay);
+		foreign_remove(qs, m);
 		copy = rte_pktmbuf_copy(m->payload, qs->config.pool, 0, UINT32_MAX);
 		if (copy && copy->data_len >= m->tail_length) {
 			rte_pktmbuf_free(m->payload);
@@ -114,8 +114,7 @@ static bool poll_foreign(struct rp_queues *qs, uint64_t now_ns)
 			continue;
 		}
 		rte_pktmbuf_free(copy);
-		m->stay_ns = now_ns + qs->config.stay_ns;
-		rp_list_push_back(&qs->foreign, &m->stay);
+		foreign_add(qs, m, now_ns);
 	}
 	return false;
 }

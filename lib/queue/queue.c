@@ -115,6 +115,7 @@ struct rp_queues *rp_queue_create(
 	qs->ops = *ops;
 	qs->ctx = ctx;
 	qs->peer_deadline_ns = RP_NEVER;
+	admit_init(qs);
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
 		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves};

@@ -175,6 +175,7 @@ struct producer {
 	struct queue *q;
 	uint64_t node, boot; /**< HANDED_BOOT and more: what `node` handed over as a dispatcher */
 	uint64_t high;
+	uint64_t hole, hole_ns; /**< handed over: the first that was put off; 0 = none */
 	uint64_t seen[DEDUPE_WINDOW /
 		      64]; /**< bit (s % window): s was indexed, s in (high - window, high] */
 };
@@ -235,8 +236,7 @@ struct queue {
 	uint64_t rival; /**< a node that dispatched it too, and may hold what it bound; 0 = none */
 	uint64_t sequence; /**< of the last idx given */
 	uint64_t order;	   /**< of the last forward, and identity of the last put */
-	uint64_t bytes;
-	uint64_t forward_bytes; /**< of those unsent or sent */
+	uint64_t bytes;	   /**< of all messages, those on their way to the dispatcher too */
 	uint64_t active_ns;
 	uint64_t later_ns;
 	uint32_t hash;
@@ -282,6 +282,10 @@ struct rp_queues {
 	uint32_t stop_cursor; /**< while stopping: buckets of queue_table that were looked at */
 	uint64_t bytes;
 	uint32_t own_count; /**< queues that this node dispatches */
+	/* What messages may take of the pool's buffers. */
+	uint32_t buffer_room; /**< bytes of one */
+	uint32_t reserve;     /**< that they leave to others */
+	uint64_t foreign_buffers, room, unsampled;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
 	struct slab rejections, notices, bindings, moves_slab;
@@ -385,8 +389,24 @@ bool queue_is_unused(const struct queue *q);
 void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
 
+/* admit.c */
+void admit_init(struct rp_queues *qs);
+/** Of the queues' own pool, for a message of so many bytes. */
+uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes);
+/** Whether the queue may take a message more; a refusal is counted. */
+enum rp_qstatus admit_message(struct rp_queues *qs, struct queue *q, uint32_t bytes);
+/** Whether there are buffers for one that is handed over as `sequence` of `p`: OK or STALL. */
+enum rp_qstatus admit_handed(struct rp_queues *qs, struct queue *q, struct producer *p,
+	uint64_t sequence, uint32_t bytes, uint64_t now_ns);
+/** True when a segment lies in buffers of another pool than the queues' own: a receive pool. */
+bool foreign_lies(const struct rp_queues *qs, const struct message *msg);
+/** A payload that does is copied when it stays: nothing keeps those buffers long. */
+void foreign_check(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void foreign_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** Nothing where it was not added. */
+void foreign_remove(struct rp_queues *qs, struct message *m);
+
 /* dispatch.c */
-enum rp_qstatus dispatch_admit(struct rp_queues *qs, struct queue *q, uint32_t bytes);
 /** Indexes a message (on no list) and offers it. */
 void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);

@@ -352,6 +352,7 @@ void settle_refused(
 	case RP_Q_LIMIT:
 	case RP_Q_QUEUE_DEPTH:
 	case RP_Q_QUEUE_BYTES:
+	case RP_Q_QUEUE_BUFFERS:
 		/* All that is on its way behind it comes back too; then offers begin again. */
 		c->restart = true;
 		if (!c->pause)

@@ -118,6 +118,8 @@ struct message *message_new(struct rp_queues *qs, struct queue *q, struct rte_mb
 	m->q = q;
 	m->payload = payload;
 	m->bytes = payload->pkt_len;
+	q->bytes += m->bytes;
+	qs->bytes += m->bytes;
 	m->tail_length = tail_length;
 	m->since_ns = now_ns;
 	return m;
@@ -129,7 +131,7 @@ void message_free(struct rp_queues *qs, struct message *m)
 
 	RP_ASSERT(m->idx == 0 && rp_list_empty(&m->link));
 	rp_list_unlink(&m->timer);
-	rp_list_unlink(&m->stay);
+	foreign_remove(qs, m);
 	while ((r = m->rejections)) {
 		m->rejections = r->next;
 		slab_put(&qs->rejections, r);
@@ -137,6 +139,8 @@ void message_free(struct rp_queues *qs, struct message *m)
 	if (m->binding)
 		slab_put(&qs->bindings, m->binding);
 	message_unhand(m);
+	m->q->bytes -= m->bytes;
+	qs->bytes -= m->bytes;
 	rte_pktmbuf_free(m->payload);
 	slab_put(&qs->messages, m);
 }
@@ -155,8 +159,6 @@ void message_indexed(struct rp_queues *qs, struct message *m)
 	m->idx_next = *bucket;
 	*bucket = m;
 	m->q->depth++;
-	m->q->bytes += m->bytes;
-	qs->bytes += m->bytes;
 }
 
 void message_unindexed(struct rp_queues *qs, struct message *m)
@@ -167,8 +169,6 @@ void message_unindexed(struct rp_queues *qs, struct message *m)
 		at = &(*at)->idx_next;
 	*at = m->idx_next;
 	m->q->depth--;
-	m->q->bytes -= m->bytes;
-	qs->bytes -= m->bytes;
 	m->idx = m->alloc_node = 0;
 }
 

@@ -39,6 +39,8 @@ static const struct status_row status_rows[] = {
 		"queue \"jobs\": queue is full: limits.queue_depth"},
 	{RP_Q_QUEUE_BYTES, RP_GRPC_RESOURCE_EXHAUSTED,
 		"queue \"jobs\": queue is full: limits.queue_bytes"},
+	{RP_Q_QUEUE_BUFFERS, RP_GRPC_RESOURCE_EXHAUSTED,
+		"queue \"jobs\": queue is full: dpdk.memory_mib"},
 	{RP_Q_NO_DISPATCHER, RP_GRPC_UNAVAILABLE, "queue \"jobs\": no dispatcher can be reached"},
 	{RP_Q_UNREACHABLE, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the peer cannot be reached"},
 	{RP_Q_STOPPING, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the node is stopping"},

@@ -9,8 +9,8 @@
 
 #include "cluster.h"
 
-struct rte_mempool *pool_queue, *pool_rx;
-static unsigned pool_queue_start, pool_rx_start;
+struct rte_mempool *pool_queue, *pool_rx, *pool_tight;
+static unsigned pool_queue_start, pool_rx_start, pool_tight_start;
 
 struct frame {
 	struct rp_list link;
@@ -601,7 +601,8 @@ int cluster_group_setup(void **state)
 		return -1;
 	pool_queue = rte_pktmbuf_pool_create("queue", 65535, 0, 0, 640, -1);
 	pool_rx = rte_pktmbuf_pool_create("rx", 32767, 0, 0, 640, -1);
-	if (!pool_queue || !pool_rx)
+	pool_tight = rte_pktmbuf_pool_create("tight", 500, 0, 0, 640, -1);
+	if (!pool_queue || !pool_rx || !pool_tight)
 		return -1;
 	return 0;
 }
@@ -613,7 +614,9 @@ void cluster_start(struct cluster *c, unsigned node)
 
 	config.node = n->id;
 	config.boot = ++c->boots;
-	config.pool = pool_queue;
+	if (!config.pool)
+		config.pool = pool_queue;
+	config.clone_pool = pool_queue;
 	n->qs = rp_queue_create(&config, &node_ops, n);
 	assert_non_null(n->qs);
 	n->dead = false;
@@ -656,6 +659,7 @@ struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue
 	/* Of this cluster: one that failed before has not given its own back. */
 	pool_queue_start = rte_mempool_avail_count(pool_queue);
 	pool_rx_start = rte_mempool_avail_count(pool_rx);
+	pool_tight_start = rte_mempool_avail_count(pool_tight);
 	if (config)
 		c->config = *config;
 	if (!c->config.queues_max)
@@ -722,6 +726,7 @@ void cluster_free(struct cluster *c)
 	free(c);
 	assert_int_equal(rte_mempool_avail_count(pool_queue), pool_queue_start);
 	assert_int_equal(rte_mempool_avail_count(pool_rx), pool_rx_start);
+	assert_int_equal(rte_mempool_avail_count(pool_tight), pool_tight_start);
 }
 
 void cluster_kill(struct cluster *c, unsigned node)

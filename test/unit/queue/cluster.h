@@ -97,7 +97,8 @@ struct cluster {
 	unsigned qmsg_sent[RP_QMSG_TYPE_COUNT];
 };
 
-extern struct rte_mempool *pool_queue, *pool_rx;
+/** The last is small: a cluster's, where its config names it. */
+extern struct rte_mempool *pool_queue, *pool_rx, *pool_tight;
 
 int cluster_group_setup(void **state);
 struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue_config *config);

@@ -324,10 +324,57 @@ static void test_one_after_the_other(void **state)
 	}
 }
 
+/* Its taker has no buffers for all of it: the rest follows, in order, as others are acknowledged.
+ */
+static void test_into_few_buffers(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct client *other, *mine;
+	unsigned taken = 0;
+	uint64_t start_ns;
+
+	gone(c, 1);
+	c->config.pool = pool_tight;
+	cluster_start(c, 1);
+	cluster_join(c, 0, 1);
+	put_many(c, 0, 0, MANY);
+	assert_int_equal(info_of(c, 0, Q).depth, MANY);
+	while (answer_of(c, put(c, 1, "other", "t", taken))->status == RP_Q_OK)
+		taken++;
+	assert_true(taken > MANY);
+	rp_queue_stop(c->nodes[0].qs, c->now_ns);
+	cluster_run(c, 500 * MS);
+	cluster_audit(c);
+	assert_true(rp_queue_is_moving(c->nodes[0].qs));
+	assert_true(rte_mempool_avail_count(pool_tight) > 0);
+	assert_in_range(info_of(c, 1, Q).depth, 10, MANY / 2);
+	other = open_consumer(c, 1, "other", 8, 0, ";prefetch=1000");
+	settle(c);
+	assert_int_equal(other->event_count, taken);
+	for (unsigned i = 0; i < taken; i++) {
+		deleted(c, ack(c, 1, "other", 8, other->events[i].idx, 0), 1);
+		cluster_run(c, MS / 2);
+	}
+	start_ns = c->now_ns;
+	while (rp_queue_is_moving(c->nodes[0].qs)) {
+		cluster_run(c, MS);
+		assert_true(c->now_ns - start_ns < 5 * SEC);
+	}
+	settle(c);
+	gone(c, 0);
+	settle(c);
+	assert_int_equal(info_of(c, 1, Q).depth, MANY);
+	mine = open_consumer(c, 1, Q, 7, 0, ";prefetch=1000");
+	cluster_run(c, 200 * MS);
+	shown_in_order(mine, 0, MANY);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_backlog),
+		cmocka_unit_test(test_into_few_buffers),
 		cmocka_unit_test(test_bound_stays_bound),
 		cmocka_unit_test(test_acknowledge_meanwhile),
 		cmocka_unit_test(test_puts_meanwhile),

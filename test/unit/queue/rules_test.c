@@ -126,6 +126,54 @@ static void test_limits(void **state)
 	cluster_free(c);
 }
 
+static unsigned put_until_refused(struct cluster *c, unsigned node, const char *queue)
+{
+	for (unsigned n = 0; n < 1000; n++) {
+		unsigned token = put(c, node, queue, "t", n);
+
+		if (answer_of(c, token)->status == RP_Q_OK)
+			continue;
+		status_is(c, token, RP_Q_QUEUE_BUFFERS);
+		return n;
+	}
+	fail_msg("never refused");
+	return 0;
+}
+
+/* Queues that nobody empties take most of the buffers; never all, and what is emptied is free. */
+static void test_few_buffers(void **state)
+{
+	const struct rp_queue_config config = {.pool = pool_tight};
+	struct cluster *c = cluster_new(1, 1, &config);
+	unsigned all = rte_mempool_avail_count(pool_tight), hog, second, third, left;
+	struct client *cl;
+
+	hog = put_until_refused(c, 0, "hog");
+	/* What was put lies in another pool: its copies are counted before they are made. */
+	assert_int_equal(rte_mempool_avail_count(pool_tight), all);
+	settle(c);
+	assert_int_equal(rte_mempool_avail_count(pool_tight), all - hog);
+	assert_in_range(hog, all * 7 / 10, all * 8 / 10);
+	second = put_until_refused(c, 0, "second");
+	settle(c);
+	third = put_until_refused(c, 0, "third");
+	settle(c);
+	assert_in_range(second, all / 10, all / 5);
+	assert_in_range(third, 5, second);
+	left = rte_mempool_avail_count(pool_tight);
+	assert_true(left > all / 16);
+	assert_int_equal(totals_of(c, 0).refused_buffers, 3);
+	assert_int_equal(put_until_refused(c, 0, "hog"), 0);
+	cl = open_consumer(c, 0, "hog", 7, 0, ";prefetch=1000");
+	settle(c);
+	assert_int_equal(cl->event_count, hog);
+	for (unsigned i = 0; i < hog; i++)
+		deleted(c, ack(c, 0, "hog", 7, cl->events[i].idx, 0), 1);
+	assert_int_equal(rte_mempool_avail_count(pool_tight), left + hog);
+	assert_true(put_until_refused(c, 0, "third") > 4 * second - third);
+	cluster_free(c);
+}
+
 /* New limits of a running node: more is taken at once; what is above a lower one stays. */
 static void test_limits_change(void **state)
 {
@@ -600,6 +648,7 @@ int main(void)
 		cmocka_unit_test(test_act_two),
 		cmocka_unit_test(test_one_node_sends_nothing),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_few_buffers),
 		cmocka_unit_test(test_limits_change),
 		cmocka_unit_test(test_choice_is_fair),
 		cmocka_unit_test(test_prefetch),
