@@ -57,55 +57,8 @@ void engine_tell(struct rp_engine *e, const struct rp_xmsg *m)
 
 /* ---- creation ---- */
 
-/* A stack learned of a neighbour: its copies on other shards follow. */
-static void on_neigh(void *ctx, const union rp_ip *ip, const uint8_t mac[6], bool confirmed)
+static int create_links(struct rp_engine *e, const struct rp_engine_config *c)
 {
-	const struct engine_port *p = ctx;
-	struct rp_engine *e = p->engine;
-	struct rp_xmsg m = {.type = RP_XMSG_NEIGH, .value = p->port, .flags = confirmed};
-
-	memcpy(m.uuid, ip, sizeof(*ip));
-	memcpy(&m.idx, mac, 6);
-	for (unsigned s = 0; s < e->shards; s++)
-		if (s != e->shard && e->stack_shards >> s & 1 && e->ops->post(e->ctx, s, &m) != 0)
-			e->counters.neighbours_untold++;
-}
-
-static void on_neigh_told(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
-{
-	union rp_ip ip;
-	uint8_t mac[6];
-
-	memcpy(&ip, m->uuid, sizeof(ip));
-	memcpy(mac, &m->idx, 6);
-	if (m->value < e->port_count)
-		rp_net_neigh_learn(rp_tcp_net(e->tcp[m->value]), &ip, mac, m->flags & 1, now_ns);
-}
-
-static int create_stack(
-	struct rp_engine *e, const struct rp_engine_config *c, uint32_t port, uint64_t now_ns)
-{
-	struct rp_tcp_config t = c->tcp[port];
-
-	e->stack_shards = c->stack_shards;
-	e->port[port] = (struct engine_port){.engine = e, .port = port};
-	if (c->stack_shards & ~(1ull << e->shard)) {
-		t.net.on_neigh = on_neigh;
-		t.net.ctx = &e->port[port];
-	}
-	e->tcp[port] = rp_tcp_create(&t, now_ns);
-	return e->tcp[port] ? 0 : -errno;
-}
-
-static int create_links(struct rp_engine *e, const struct rp_engine_config *c, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < c->port_count; i++) {
-		int rc = create_stack(e, c, i, now_ns);
-
-		if (rc)
-			return rc;
-	}
-	e->port_count = c->port_count;
 	e->ktcp = c->ktcp;
 	e->links = rp_links_create(&c->links, &engine_links_ops, e);
 	if (!e->links)
@@ -146,8 +99,10 @@ struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
 	e->queues = e->deliver ? rp_queue_create(&config->queue, &engine_queue_ops, e) : NULL;
 	if (!e->queues)
 		rc = -errno;
-	else if (e->shard == e->link_shard && (config->port_count > 0 || config->ktcp))
-		rc = create_links(e, config, now_ns);
+	else
+		rc = engine_ports_create(e, config, now_ns);
+	if (rc == 0 && e->shard == e->link_shard && (config->port_count > 0 || config->ktcp))
+		rc = create_links(e, config);
 	if (rc == 0)
 		return e;
 	rp_engine_destroy(e);
@@ -162,8 +117,7 @@ void rp_engine_destroy(struct rp_engine *e)
 	rp_links_destroy(e->links);
 	rp_deliver_destroy(e->deliver);
 	rp_queue_destroy(e->queues);
-	for (uint32_t i = 0; i < RP_ENGINE_PORTS_MAX; i++)
-		rp_tcp_destroy(e->tcp[i]);
+	engine_ports_destroy(e);
 	free(e);
 }
 
@@ -515,7 +469,10 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		on_frame_in(e, m, now_ns);
 		return;
 	case RP_XMSG_NEIGH:
-		on_neigh_told(e, m, now_ns);
+	case RP_XMSG_PACKETS_IN:
+	case RP_XMSG_PACKETS_OUT:
+	case RP_XMSG_ICMP_IN:
+		engine_ports_message(e, m, now_ns);
 		return;
 	case RP_XMSG_PEER_STATE:
 		on_peer_state(e, m, now_ns);
@@ -547,18 +504,6 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 }
 
 /* ---- a turn ---- */
-
-void rp_engine_rx(
-	struct rp_engine *e, uint32_t port, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
-{
-	e->now_ns = now_ns;
-	rp_tcp_rx(e->tcp[port], frames, n, now_ns);
-}
-
-unsigned rp_engine_tx(struct rp_engine *e, uint32_t port, struct rte_mbuf **out, unsigned max)
-{
-	return rp_tcp_tx(e->tcp[port], out, max);
-}
 
 /* Phase 1 is over when nothing is to go to another node, or on its way there; phase 2 when no link
  * is up. */
@@ -602,6 +547,7 @@ bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
 		rp_links_flush(e->links, now_ns);
 	for (uint32_t i = 0; i < e->port_count; i++)
 		busy |= rp_tcp_poll(e->tcp[i], now_ns) > 0;
+	busy |= engine_ports_send(e);
 	stop_check(e);
 	return busy;
 }
@@ -611,6 +557,8 @@ uint64_t rp_engine_next_deadline(const struct rp_engine *e)
 	uint64_t at =
 		RP_MIN(rp_queue_next_deadline(e->queues), rp_deliver_next_deadline(e->deliver));
 
+	if (engine_ports_waiting(e))
+		return 0;
 	if (e->links)
 		at = RP_MIN(at, rp_links_next_deadline(e->links));
 	for (uint32_t i = 0; i < e->port_count; i++)

@@ -5,8 +5,9 @@
  * One shard's machine: TCP stacks, links, Deliver and queues, wired together. It reads no clock and
  * touches no device or ring; lib/shard and test/sim feed it and carry out what it asks.
  *
- *   1. rp_engine_create(). The shard `link_shard` owns ports, links and their stacks; the others
- *      reach peers through it, by FRAME_OUT and FRAME_IN.
+ *   1. rp_engine_create(). The shard `link_shard` owns the links; the others reach peers through
+ *      it, by FRAME_OUT and FRAME_IN. A shard may have a stack of its own on each port, with a
+ *      queue of the port that its lcore polls, or without: then another one's is used.
  *   2. Each loop turn: rp_engine_on_xmsg() for what the rings brought, rp_engine_rx() for each
  *      port's burst, then rp_engine_poll(), then rp_engine_tx() of each port until it is empty.
  *   3. rp_engine_next_deadline() says how long the loop may sleep.
@@ -44,8 +45,18 @@ struct rp_engine_ops {
 
 struct rp_engine_config {
 	uint32_t shard, shards, link_shard;
-	struct rp_tcp_config tcp[RP_ENGINE_PORTS_MAX]; /**< of the ports; on the link shard only */
-	uint32_t port_count;
+	/** Of the ports, where this shard has stacks: `place` and `shard` in them as below. */
+	struct rp_tcp_config tcp[RP_ENGINE_PORTS_MAX];
+	uint32_t port_count; /**< 0: this shard has no stacks */
+	/** A bit of each port of which this shard polls no queue; then, by whose our frames leave.
+	 */
+	uint32_t ports_foreign;
+	uint8_t queue_shard[RP_ENGINE_PORTS_MAX];
+	/**
+	 * Of a port: which shard a flow belongs to; borrowed. What arrives here and is another's
+	 * goes to it by PACKETS_IN. NULL: all is ours.
+	 */
+	const struct rp_place *place[RP_ENGINE_PORTS_MAX];
 	/**
 	 * Bit of each shard that has stacks on queues of the same ports, this one included: what
 	 * one learns of a neighbour the others are told by NEIGH, since an answer arrives on
@@ -63,6 +74,10 @@ struct rp_engine_config {
 	X(frames_rerouted, "frames that crossed to another shard")                              \
 	X(frames_misrouted, "frames for a shard that does not exist; their bundle was closed")  \
 	X(frames_overrun, "frames lost to a full ring between shards; their bundle was closed") \
+	X(packets_handed, "segments and ICMP errors passed to the shard of their flow")         \
+	X(packets_dropped, "of these, those that found the ring to it full")                    \
+	X(packets_out, "frames sent by the queue of another shard")                             \
+	X(packets_out_dropped, "of these, those that came while that queue was full")           \
 	X(neighbours_untold, "neighbours learned that found the ring to another shard full")    \
 	X(posts_lost, "messages to control that found ring and backlog full")                   \
 	X(answers_unary, "frames answered for DeliverOne")

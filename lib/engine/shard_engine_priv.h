@@ -16,10 +16,19 @@ struct engine_peer {
 		ping_answered_ns; /**< of the last PING answered, see rp_queue_peer_lost() */
 };
 
-/** What a stack's callback needs. */
+/** Frames of other shards that wait for the queue of this one; a power of 2. */
+#define ENGINE_FORWARD_MAX 1024
+
+/** A port, as this shard sees it: what a stack's callbacks need, and what waits. */
 struct engine_port {
 	struct rp_engine *engine;
 	uint32_t port;
+	unsigned queue_shard;
+	/** To that shard: count is 0 where nothing waits. */
+	struct rp_xmsg out;
+	/** From other shards, where the queue is ours; NULL: there are none. */
+	struct rte_mbuf **forward;
+	uint32_t forward_head, forward_tail;
 };
 
 struct rp_engine {
@@ -30,6 +39,8 @@ struct rp_engine {
 	struct rp_tcp_stack *tcp[RP_ENGINE_PORTS_MAX];
 	struct engine_port port[RP_ENGINE_PORTS_MAX];
 	uint64_t stack_shards;
+	/** Packets of one burst for each other shard; count is 0 between bursts. */
+	struct rp_xmsg packets_in[RP_SHARDS_MAX];
 	struct rp_transport *ktcp;
 	struct rp_links *links; /**< NULL but on the link shard */
 	struct rp_deliver *deliver;
@@ -58,6 +69,18 @@ struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_sp
 
 /** One page of what the view asks for. */
 void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns);
+
+/* shard_ports.c */
+
+/** The stacks of the ports; 0 or -errno. */
+int engine_ports_create(struct rp_engine *e, const struct rp_engine_config *c, uint64_t now_ns);
+void engine_ports_destroy(struct rp_engine *e);
+/** PACKETS_IN, PACKETS_OUT, ICMP_IN, NEIGH. */
+void engine_ports_message(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns);
+/** Frames of stacks without a queue go to who has one. True: some did. */
+bool engine_ports_send(struct rp_engine *e);
+/** Frames wait that could not go yet. */
+bool engine_ports_waiting(const struct rp_engine *e);
 
 extern const struct rp_links_ops engine_links_ops;
 extern const struct rp_deliver_ops engine_deliver_ops;

@@ -625,7 +625,7 @@ static void drain_rings(struct rp_node *n)
 
 	for (uint32_t s = 0; n->xcore && s < n->shards; s++)
 		while (rp_xcore_recv_any(rp_xcore_end(n->xcore, s), &m, NULL, 1) == 1)
-			rte_pktmbuf_free(m.m);
+			rp_xmsg_free(&m);
 }
 
 void rp_node_destroy(struct rp_node *n)

@@ -31,8 +31,9 @@ struct rp_shard {
 	struct rp_engine *engine;
 	struct rp_xcore_end *end;
 	struct rp_clock_reader clock;
-	struct rp_port_queue *ports[RP_ENGINE_PORTS_MAX];
+	struct rp_port_queue *ports[RP_ENGINE_PORTS_MAX]; /* NULL: another shard's queue is used */
 	uint32_t port_count;
+	bool polls; /* some queue is ours */
 	struct rp_ktcp *ktcp;
 	bool poll;
 	uint64_t idle_spin_ns, idle_since_ns;
@@ -101,8 +102,12 @@ struct rp_shard *rp_shard_create(const struct rp_shard_config *config)
 	};
 	s->tap = (struct rp_tap){.post = shard_tapped, .ctx = s};
 	rp_clock_reader_init(&s->clock, config->clock);
-	for (uint32_t i = 0; i < s->port_count; i++)
+	engine.ports_foreign = 0;
+	for (uint32_t i = 0; i < s->port_count; i++) {
 		s->ports[i] = config->ports[i];
+		s->polls |= s->ports[i] != NULL;
+		engine.ports_foreign |= (uint32_t)(s->ports[i] == NULL) << i;
+	}
 	engine.ktcp = config->ktcp ? rp_ktcp_transport(config->ktcp) : NULL;
 	s->engine = rp_engine_create(&engine, &shard_engine_ops, s, rp_clock_now(&s->clock));
 	if (s->engine)
@@ -134,7 +139,7 @@ static void on_impair(struct rp_shard *s, const struct rp_xmsg *m)
 	struct rp_xmsg done = {.type = RP_XMSG_SNAPSHOT_DONE, .token = m->token};
 	const struct rp_impair_spec *spec = m->pointer;
 
-	if (m->value < s->port_count)
+	if (m->value < s->port_count && s->ports[m->value])
 		rp_port_impair_set(s->ports[m->value], true, spec);
 	shard_post(s, RP_ENGINE_CONTROL, &done);
 }
@@ -200,7 +205,7 @@ static bool turn_receive(struct rp_shard *s, uint64_t now_ns)
 	bool busy = false;
 
 	for (uint32_t p = 0; p < s->port_count; p++) {
-		for (unsigned i = 0; i < RX_BURSTS_MAX; i++) {
+		for (unsigned i = 0; s->ports[p] && i < RX_BURSTS_MAX; i++) {
 			uint16_t n = rp_port_rx(s->ports[p], burst, BURST, now_ns);
 
 			if (n == 0)
@@ -225,6 +230,8 @@ static bool turn_transmit(struct rp_shard *s, uint64_t now_ns)
 	bool busy = false;
 
 	for (uint32_t p = 0; p < s->port_count; p++) {
+		if (!s->ports[p])
+			continue;
 		for (;;) {
 			unsigned room = rp_port_tx_room(s->ports[p]);
 			unsigned n = rp_engine_tx(s->engine, p, out, RP_MIN(room, BURST));
@@ -291,14 +298,15 @@ static uint64_t wake_at(const struct rp_shard *s)
 	uint64_t at = rp_engine_next_deadline(s->engine);
 
 	for (uint32_t p = 0; p < s->port_count; p++)
-		at = RP_MIN(at, rp_port_next_ns(s->ports[p]));
+		if (s->ports[p])
+			at = RP_MIN(at, rp_port_next_ns(s->ports[p]));
 	return at;
 }
 
 static void rest(struct rp_shard *s, uint64_t now_ns)
 {
 	uint64_t at = wake_at(s);
-	uint64_t most_ns = s->port_count > 0 ? SLEEP_NS_POLLED : SLEEP_NS_MAX, sleep_ns;
+	uint64_t most_ns = s->polls ? SLEEP_NS_POLLED : SLEEP_NS_MAX, sleep_ns;
 	struct pollfd fds[2] = {{.fd = rp_xcore_fd(s->end), .events = POLLIN}};
 	struct timespec ts;
 
@@ -337,7 +345,7 @@ int rp_shard_main(void *arg)
 	uint64_t now_ns = rp_clock_now(&s->clock), next_ns;
 
 	prctl(PR_SET_TIMERSLACK, 1);
-	s->park = s->port_count > 0 ? rp_park_join() : NULL;
+	s->park = s->polls ? rp_park_join() : NULL;
 	s->idle_since_ns = s->gap_window_ns = now_ns;
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
 		bool busy;

@@ -26,9 +26,13 @@ struct rp_shard_config {
 	struct rp_engine_config engine; /**< `ktcp` in it is set from `ktcp` below */
 	struct rp_xcore *xcore;		/**< borrow */
 	const struct rp_clock *clock;	/**< borrow */
-	struct rp_port_queue *ports[RP_ENGINE_PORTS_MAX]; /**< borrow; engine.port_count of them */
-	struct rp_ktcp *ktcp;				  /**< borrow; NULL = none */
-	bool poll;					  /**< never sleeps */
+	/**
+	 * borrow; engine.port_count of them. NULL: this shard polls none, and sends by that of
+	 * engine.queue_shard. engine.ports_foreign follows from it.
+	 */
+	struct rp_port_queue *ports[RP_ENGINE_PORTS_MAX];
+	struct rp_ktcp *ktcp;  /**< borrow; NULL = none */
+	bool poll;	       /**< never sleeps */
 	uint64_t idle_spin_ns; /**< adaptive: spins so long before it sleeps */
 };
 

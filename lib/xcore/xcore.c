@@ -498,6 +498,9 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_TAPPED:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:
+	case RP_XMSG_PACKETS_IN:
+	case RP_XMSG_PACKETS_OUT:
+	case RP_XMSG_ICMP_IN:
 	case RP_XMSG_NEIGH:
 		return RP_XCORE_NORMAL;
 	case RP_XMSG_CONSUMER_CLOSE:

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <rte_mbuf.h>
+
 #include <xcore/xcore_msg.h>
 
 const char *rp_xmsg_type_name(enum rp_xmsg_type type)
@@ -10,6 +12,16 @@ const char *rp_xmsg_type_name(enum rp_xmsg_type type)
 	};
 
 	return (unsigned)type < RP_XMSG_TYPE_COUNT ? names[type] : "?";
+}
+
+void rp_xmsg_free(const struct rp_xmsg *m)
+{
+	if (m->type != RP_XMSG_PACKETS_IN && m->type != RP_XMSG_PACKETS_OUT) {
+		rte_pktmbuf_free(m->m);
+		return;
+	}
+	for (uint32_t i = 0; i < m->count; i++)
+		rte_pktmbuf_free(m->packets[i]);
 }
 
 enum rp_xmsg_class rp_xmsg_class_of(enum rp_xmsg_type type)

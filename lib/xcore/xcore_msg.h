@@ -70,6 +70,12 @@ struct rte_mbuf;
 	X(FRAME_IN, N)       /* node, value = bundle; m = frame, for the shard it belongs to */    \
 	X(PEER_STATE, R)     /* node, value = bundle, 0 = down; idx, revision as in SET_UNARY */   \
 	X(VIOLATION, R)      /* node: close that bundle */                                         \
+	X(PACKETS_IN, N)     /* value = port, count, packets: segments of flows of that shard, as   \
+	                        checked by the one that received them */                           \
+	X(PACKETS_OUT, N)    /* value = port, count, packets: frames for the shard that has a queue \
+	                        of the port */                                                     \
+	X(ICMP_IN, N)        /* value = port, uuid = remote, hash = local address, epoch = sequence \
+	                        number, count = error, attempt = MTU, idx = ports: local, remote */ \
 	X(NEIGH, N)          /* value = port, uuid = address (IPv4 as ::ffff:a.b.c.d), idx = its   \
 	                        MAC in the first six bytes, flags = 1: from an answer */
 /* clang-format on */
@@ -87,6 +93,9 @@ enum rp_xmsg_class {
 	RP_XMSG_CLASS_R, /**< ends or answers work: may use the reserve */
 };
 
+/** Packets that one message carries. */
+#define RP_XMSG_PACKETS_MAX 12
+
 struct rp_xmsg {
 	uint8_t type;	 /**< enum rp_xmsg_type */
 	uint8_t flags;	 /**< ACK, GET, REJECT: RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
@@ -97,15 +106,20 @@ struct rp_xmsg {
 	uint32_t count;
 	uint32_t attempt;
 	uint32_t value;
-	uint64_t token;
-	uint64_t node;
-	uint64_t idx;
-	uint64_t alloc_node;
-	uint64_t revision;
-	struct rte_mbuf *m;
-	void *pointer;
-	uint8_t uuid[RP_UUID_BYTES];
-	uint64_t reserved[3];
+	union {
+		struct {
+			uint64_t token;
+			uint64_t node;
+			uint64_t idx;
+			uint64_t alloc_node;
+			uint64_t revision;
+			struct rte_mbuf *m;
+			void *pointer;
+			uint8_t uuid[RP_UUID_BYTES];
+			uint64_t reserved[3];
+		};
+		struct rte_mbuf *packets[RP_XMSG_PACKETS_MAX]; /**< PACKETS_IN, PACKETS_OUT */
+	};
 };
 _Static_assert(sizeof(struct rp_xmsg) == 128, "a ring slot is two cache lines");
 
@@ -117,4 +131,6 @@ struct rp_xmsg_peer {
 };
 
 const char *rp_xmsg_type_name(enum rp_xmsg_type type);
+/** Frees the mbufs that the message holds: of one that goes nowhere. */
+void rp_xmsg_free(const struct rp_xmsg *m);
 enum rp_xmsg_class rp_xmsg_class_of(enum rp_xmsg_type type);

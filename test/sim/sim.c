@@ -902,7 +902,7 @@ const char *sim_destroy(struct sim *s)
 
 	for (size_t i = 0; i < s->count; i++) {
 		rte_pktmbuf_free(s->heap[i].frame);
-		rte_pktmbuf_free(s->heap[i].m.m);
+		rp_xmsg_free(&s->heap[i].m);
 		free(s->heap[i].bytes);
 	}
 	for (unsigned i = 0; i < s->options.nodes; i++) {
