@@ -479,7 +479,6 @@ static void shard_new(struct sim_node *n, unsigned shard)
 		.shard = shard,
 		.shards = o->shards,
 		.link_shard = o->shards > 1 ? 1 : 0,
-		.port_count = 1,
 		.listen_port = 7400,
 		.links = {.node = n->id,
 			.boot = boot,
@@ -519,10 +518,12 @@ static void shard_new(struct sim_node *n, unsigned shard)
 			.producers_max = 4096},
 	};
 
-	if (shard == c.link_shard)
+	if (shard == c.link_shard) {
+		c.port_count = 1;
 		tcp_config(n, &c.tcp[0]);
-	else
+	} else {
 		c.deliver.peer_frames_max = 4096 * 3 / 4 / (o->shards - 1);
+	}
 	n->sim->shard_ctx[n->index][shard] = (struct shard_ctx){n, shard};
 	n->shards[shard].wake_ns = RP_NEVER;
 	n->shards[shard].engine = rp_engine_create(
