@@ -27,6 +27,15 @@ static inline void rp_mbuf_append(struct rte_mbuf **a, struct rte_mbuf *b)
 	(*a)->pkt_len += b->pkt_len;
 }
 
+/** rte_pktmbuf_free() of what is mostly one mbuf that nobody else refers to, or NULL. */
+static inline void rp_mbuf_free(struct rte_mbuf *m)
+{
+	if (m && !m->next && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1)
+		rte_mbuf_raw_free(m);
+	else
+		rte_pktmbuf_free(m);
+}
+
 /** A chain from `pool` with a copy of the bytes, `headroom` kept in front; NULL when the pool is
  * empty. */
 static inline struct rte_mbuf *rp_mbuf_from(

@@ -1,77 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
-#include <rte_mbuf.h>
-
 #include <base/units.h>
 #include <net/csum.h>
-
-/* Both 32-bit halves of a word, so that 2^32 words may be added up before a carry is lost. */
-static inline uint64_t csum_halves(uint64_t w)
-{
-	return (w & 0xffffffff) + (w >> 32);
-}
-
-static inline uint64_t csum_word(const uint8_t *p)
-{
-	uint64_t w;
-
-	memcpy(&w, p, sizeof(w));
-	return csum_halves(w);
-}
-
-/* Fewer than 32 bytes, without a loop. */
-static inline uint64_t csum_tail(const uint8_t *p, size_t length)
-{
-	uint64_t sum = 0;
-	uint32_t w;
-	uint16_t h;
-
-	if (length & 16) {
-		sum += csum_word(p) + csum_word(p + 8);
-		p += 16;
-	}
-	if (length & 8) {
-		sum += csum_word(p);
-		p += 8;
-	}
-	if (length & 4) {
-		memcpy(&w, p, sizeof(w));
-		sum += w;
-		p += 4;
-	}
-	if (length & 2) {
-		memcpy(&h, p, sizeof(h));
-		sum += h;
-		p += 2;
-	}
-	if (length & 1) {
-		h = 0;
-		memcpy(&h, p, 1);
-		sum += h;
-	}
-	return sum;
-}
-
-/* Small ones: what vectors need before and behind would be most of the work. */
-#define CSUM_SHORT_BYTES 128u
-
-static uint16_t csum_short(const uint8_t *p, size_t length)
-{
-	uint64_t a = 0, b = 0, w[2];
-
-	for (; length >= 16; p += 16, length -= 16) {
-		memcpy(w, p, sizeof(w));
-		a = rp_csum_add(a, w[0]);
-		b = rp_csum_add(b, w[1]);
-	}
-	a = rp_csum_add(a, b);
-	return rp_csum_fold(length > 0 ? rp_csum_add(a, csum_tail(p, length)) : a);
-}
 
 /* Most bytes of one pass: its sums of signed words must fit in 32 bits. */
 #define CSUM_PASS_BYTES 65536u
@@ -89,7 +22,7 @@ __attribute__((always_inline)) static inline uint16_t csum_finish(
 	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
 	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1));
 	sum = _mm_cvtsi128_si32(sums) + 0x8000 * (int64_t)words;
-	return rp_csum_fold((uint64_t)sum + csum_tail(rest, length));
+	return rp_csum_fold((uint64_t)sum + rp_csum_few(rest, length));
 }
 
 static uint16_t csum_by_16(const uint8_t *p, size_t length)
@@ -139,11 +72,7 @@ static uint16_t csum_pass(const uint8_t *p, size_t length)
 #else
 static uint16_t csum_pass(const uint8_t *p, size_t length)
 {
-	uint64_t sum = 0;
-
-	for (; length >= 32; p += 32, length -= 32)
-		sum += csum_word(p) + csum_word(p + 8) + csum_word(p + 16) + csum_word(p + 24);
-	return rp_csum_fold(sum + csum_tail(p, length));
+	return rp_csum_few(p, length);
 }
 #endif
 
@@ -152,20 +81,18 @@ uint16_t rp_csum_bytes(const void *data, size_t length)
 	const uint8_t *p = data;
 	uint64_t sum = 0;
 
-	if (length < CSUM_SHORT_BYTES)
-		return csum_short(p, length);
+	if (length < RP_CSUM_FEW)
+		return rp_csum_few(p, length);
 	for (; length > CSUM_PASS_BYTES; p += CSUM_PASS_BYTES, length -= CSUM_PASS_BYTES)
 		sum += csum_pass(p, CSUM_PASS_BYTES);
 	return rp_csum_fold(sum + csum_pass(p, length));
 }
 
-uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length)
+uint16_t csum_scattered(const struct rte_mbuf *m, size_t offset, size_t length)
 {
 	uint64_t sum = 0;
 	size_t done = 0;
 
-	if (offset + length <= m->data_len)
-		return rp_csum_bytes(rte_pktmbuf_mtod_offset(m, const uint8_t *, offset), length);
 	for (; m && length > 0; m = m->next) {
 		size_t n;
 		uint16_t part;

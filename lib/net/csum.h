@@ -11,16 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-struct rte_mbuf;
-
-static inline uint16_t rp_csum_fold(uint64_t sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)sum;
-}
+#include <rte_mbuf.h>
 
 /** Adds a word and puts its carry back in: a sum of long words is one of short words (RFC 1071 2).
  */
@@ -28,6 +19,16 @@ static inline uint64_t rp_csum_add(uint64_t sum, uint64_t word)
 {
 	sum += word;
 	return sum + (sum < word);
+}
+
+static inline uint16_t rp_csum_fold(uint64_t sum)
+{
+	uint32_t w = (uint32_t)sum, high = (uint32_t)(sum >> 32);
+
+	w += high;
+	w += w < high;
+	/* The upper half of this is the sum of both halves with the carry of the lower one. */
+	return (uint16_t)((w + (w << 16 | w >> 16)) >> 16);
 }
 
 /** Sum of a header of a multiple of 4 bytes, not folded: made for a few words. */
@@ -50,5 +51,59 @@ static inline uint64_t rp_csum_header(const void *header, unsigned length)
 /** Sum of `length` bytes; an odd last byte counts as if a zero followed it. */
 uint16_t rp_csum_bytes(const void *data, size_t length);
 
+/* Fewer than 16 bytes, without a loop; not folded. */
+static inline uint64_t csum_tail(const uint8_t *p, size_t length)
+{
+	uint64_t sum = 0, w;
+	uint32_t h;
+	uint16_t q;
+
+	if (length & 8) {
+		memcpy(&w, p, sizeof(w));
+		sum = w;
+		p += 8;
+	}
+	if (length & 4) {
+		memcpy(&h, p, sizeof(h));
+		sum = rp_csum_add(sum, h);
+		p += 4;
+	}
+	if (length & 2) {
+		memcpy(&q, p, sizeof(q));
+		sum = rp_csum_add(sum, q);
+		p += 2;
+	}
+	if (length & 1) {
+		q = 0;
+		memcpy(&q, p, 1);
+		sum = rp_csum_add(sum, q);
+	}
+	return sum;
+}
+
+/** rp_csum_bytes() of a few: what vectors need before and behind would be most of the work. */
+static inline uint16_t rp_csum_few(const void *data, size_t length)
+{
+	const uint8_t *p = data, *end = p + (length & ~(size_t)15);
+	uint64_t a = 0, b = 0, w[2];
+
+	for (; p < end; p += 16) {
+		memcpy(w, p, sizeof(w));
+		a = rp_csum_add(a, w[0]);
+		b = rp_csum_add(b, w[1]);
+	}
+	a = rp_csum_add(a, b);
+	return rp_csum_fold(length & 15 ? rp_csum_add(a, csum_tail(p, length & 15)) : a);
+}
+#define RP_CSUM_FEW 128u
+
+uint16_t csum_scattered(const struct rte_mbuf *m, size_t offset, size_t length);
 /** Sum of `length` bytes from `offset` of the chain (of as many as there are). */
-uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length);
+static inline uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length)
+{
+	const uint8_t *p = rte_pktmbuf_mtod_offset(m, const uint8_t *, offset);
+
+	if (offset + length > m->data_len)
+		return csum_scattered(m, offset, length);
+	return length < RP_CSUM_FEW ? rp_csum_few(p, length) : rp_csum_bytes(p, length);
+}

@@ -128,10 +128,10 @@ bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
 
 unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max)
 {
-	unsigned n = 0;
+	unsigned n = RP_MIN(max, net->tx_tail - net->tx_head);
 
-	while (n < max && net->tx_head != net->tx_tail)
-		out[n++] = net->txq[net->tx_head++ & net->tx_mask];
+	for (unsigned i = 0; i < n; i++)
+		out[i] = net->txq[net->tx_head++ & net->tx_mask];
 	return n;
 }
 

@@ -26,7 +26,7 @@ static void count_rx(struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t 
 }
 
 /* What came goes into the hold, what is due comes out. */
-static uint16_t impair_rx(
+static __attribute__((noinline)) uint16_t impair_rx(
 	struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t n, uint16_t max, uint64_t now_ns)
 {
 	for (uint16_t i = 0; i < n; i++)
@@ -86,7 +86,8 @@ static bool send_pending(struct rp_port_queue *q)
 }
 
 /* The frame in one buffer, or NULL (freed and counted). Offload flags go along. */
-static struct rte_mbuf *linearise(struct rp_port_queue *q, struct rte_mbuf *frame)
+static __attribute__((noinline)) struct rte_mbuf *linearise(
+	struct rp_port_queue *q, struct rte_mbuf *frame)
 {
 	struct rte_mbuf *copy = rte_pktmbuf_copy(frame, q->linear_pool, 0, UINT32_MAX);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 {
@@ -14,20 +14,6 @@ void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 		c->srtt_ns = RP_MAX((7 * c->srtt_ns + rtt_ns) / 8, 1u);
 	}
 	c->rto_ns = c->srtt_ns + 4 * c->rttvar_ns;
-}
-
-void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
-{
-	if (!(rp_seq_lt(c->snd_wl1, in->seq) ||
-		    (c->snd_wl1 == in->seq && rp_seq_leq(c->snd_wl2, in->ack))))
-		return;
-	/* The time for which it was closed is no standstill, unless the owner counts it as one. */
-	if (c->snd_wnd == 0 && in->window > 0 && !(c->flags & TCPF_OPTION_TIMEOUT))
-		c->progress_ns = c->heard_ns;
-	c->snd_wnd = (uint32_t)in->window << (in->flags & TCP_SYN ? 0 : c->snd_shift);
-	c->snd_wnd_max = RP_MAX(c->snd_wnd_max, c->snd_wnd);
-	c->snd_wl1 = in->seq;
-	c->snd_wl2 = in->ack;
 }
 
 /* It is long ago that the next segments were sent: their records and buffers are fetched meanwhile.
@@ -111,7 +97,8 @@ bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 	}
 	if (in->ack != c->snd_una)
 		ack_cumulative(c, in->ack, &r, now_ns);
-	tcp_sack_input(c, in, &r, now_ns);
+	if (in->opt.sack_count > 0)
+		tcp_sack_input(c, in, &r, now_ns);
 	if (r.acked > 0)
 		ack_progress(c, &r, now_ns);
 	else if (r.delivered > 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /* The vtable of base/transport.h. Calls change state and mark; output follows with the next poll.
  */
@@ -152,7 +152,7 @@ static void api_consume(struct rp_conn *conn, uint32_t bytes, uint64_t now_ns)
 
 	RP_ASSERT(bytes <= c->unconsumed);
 	c->unconsumed -= bytes;
-	if (tcp_window_update_due(c))
+	if (!tcp_window_plenty(c) && tcp_window_update_due(c))
 		tcp_mark_dirty(c);
 }
 

@@ -1,16 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
-
-static inline void chain_link(struct tcp_chain *chain, struct rte_mbuf *m)
-{
-	if (chain->tail)
-		chain->tail->next = m;
-	else
-		chain->head = m;
-	chain->tail = m;
-	chain->bytes += m->data_len;
-	chain->mbufs++;
-}
+#include <tcp/hot_priv.h>
 
 void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m)
 {
@@ -23,7 +12,7 @@ void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m)
 		}
 		m->pkt_len = m->data_len;
 		if (m->data_len > 0)
-			chain_link(chain, m);
+			tcp_chain_push(chain, m);
 		else
 			rte_pktmbuf_free_seg(m);
 		m = next;
@@ -141,7 +130,7 @@ struct rte_mbuf *tcp_mbuf_slice(
 			tcp_chain_free(&out);
 			return NULL;
 		}
-		chain_link(&out, piece);
+		tcp_chain_push(&out, piece);
 		from = 0;
 		length -= n;
 	}

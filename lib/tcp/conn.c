@@ -34,7 +34,7 @@ bool tcp_bucket_take(struct tcp_bucket *b, uint64_t now_ns, uint64_t gap_ns, uin
 	return true;
 }
 
-void tcp_mark_dirty(struct tcp_conn *c)
+void tcp_enlist(struct tcp_conn *c)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
@@ -104,6 +104,8 @@ void tcp_conn_release(struct tcp_conn *c)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
 	tcp_half_open_done(c);
+	if (s->recent == c)
+		s->recent = NULL;
 	if (c->flags & TCPF_IN_TABLE)
 		flow_remove(&s->flows, c->hash, (uint32_t)(c - s->conns));
 	c->flags &= ~(TCPF_IN_TABLE | TCPF_BLOCKED);

@@ -34,12 +34,6 @@ static inline const struct flow_key *flow_key_of(const struct flow_table *f, uin
 	return (const struct flow_key *)p;
 }
 
-static inline bool flow_key_equal(const struct flow_key *a, const struct flow_key *b)
-{
-	return a->local_port == b->local_port && a->remote_port == b->remote_port &&
-	       rp_ip_equal(&a->remote, &b->remote) && a->local == b->local;
-}
-
 uint32_t flow_find(const struct flow_table *f, const struct flow_key *key, uint32_t hash)
 {
 	/* Never full, so it ends at an empty slot. */

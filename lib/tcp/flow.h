@@ -21,6 +21,12 @@ struct flow_key {
 };
 _Static_assert(sizeof(struct flow_key) == 24, "hashed as three words");
 
+static inline bool flow_key_equal(const struct flow_key *a, const struct flow_key *b)
+{
+	return a->local_port == b->local_port && a->remote_port == b->remote_port &&
+	       rp_ip_equal(&a->remote, &b->remote) && a->local == b->local;
+}
+
 struct flow_slot {
 	uint32_t tag;	/* the hash */
 	uint32_t index; /* FLOW_NONE: empty */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /* The events of RFC 9293 3.10.7: a segment arrives. */
 
-static bool input_parse(
+static inline bool input_parse(
 	struct rp_tcp_stack *s, const struct rp_net_packet *p, struct tcp_segment_in *in)
 {
 	const struct tcp_header *h =
@@ -18,8 +18,9 @@ static bool input_parse(
 	in->seq = rte_be_to_cpu_32(h->seq);
 	in->ack = rte_be_to_cpu_32(h->ack);
 	in->length = p->l4_length - bytes;
-	return tcp_options_parse(
-		(const uint8_t *)(h + 1), bytes - TCP_HEADER_BYTES, in->flags & TCP_SYN, &in->opt);
+	bytes -= TCP_HEADER_BYTES;
+	return tcp_options_parse_plain((const uint8_t *)(h + 1), bytes, &in->opt) ||
+	       tcp_options_parse((const uint8_t *)(h + 1), bytes, in->flags & TCP_SYN, &in->opt);
 }
 
 static void input_reset(struct tcp_conn *c)
@@ -348,7 +349,7 @@ static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t n
  * The common case: established, in sequence, nothing but ACK, nothing out of order. Header
  * prediction after Van Jacobson, without guessing the window.
  */
-static bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+static inline bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 {
 	if (c->state != TCPS_ESTABLISHED ||
 		(in->flags & ~(TCP_PSH | TCP_ECE | TCP_CWR)) != TCP_ACK || in->seq != c->rcv_nxt ||
@@ -404,44 +405,57 @@ static bool tcp_hand_over(
 	return true;
 }
 
-void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
-	const struct flow_key *key, uint64_t now_ns)
+/* For no connection that is known: a listener's, one in TIME-WAIT, or nobody's. */
+static void input_stranger(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
+	uint32_t index, struct tcp_segment_in *in, uint64_t now_ns)
 {
-	struct tcp_segment_in in;
-	uint32_t index, isn_min;
+	uint32_t isn_min;
 	bool reused = false;
 	struct tcp_conn *c;
 
-	index = flow_find(&s->flows, key, hash);
-	if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, key))
-		return;
+	if (index != FLOW_NONE) {
+		reused = tcp_tw_input(s, index - s->config.connections_max, in, &isn_min, now_ns);
+		if (!reused)
+			return;
+	}
+	c = tcp_listen_input(s, key, hash, in, reused ? &isn_min : NULL, now_ns);
+	if (c) {
+		input_conn(c, in, now_ns);
+		tcp_mark_dirty(c);
+	}
+}
+
+void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, const struct flow_key *key,
+	const uint32_t *hash, uint64_t now_ns)
+{
+	struct tcp_conn *c = s->recent;
+	uint32_t h = 0, index = FLOW_NONE;
+	struct tcp_segment_in in;
+
+	if (!c || !flow_key_equal(&c->key, key)) {
+		h = hash ? *hash : flow_hash(&s->flows, key);
+		index = flow_find(&s->flows, key, h);
+		if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, key))
+			return;
+		c = NULL;
+		if (index < s->config.connections_max)
+			c = s->recent = &s->conns[index];
+	}
 	s->counters->rx_segments++;
 	if (!input_parse(s, p, &in)) {
 		s->counters->drop_malformed++;
 		rte_pktmbuf_free(p->m);
 		return;
 	}
-	if (index != FLOW_NONE && index >= s->config.connections_max) {
-		reused = tcp_tw_input(s, index - s->config.connections_max, &in, &isn_min, now_ns);
-		if (!reused) {
-			rte_pktmbuf_free(in.m);
-			return;
-		}
-		index = FLOW_NONE;
-	}
-	if (index == FLOW_NONE) {
-		c = tcp_listen_input(s, key, hash, &in, reused ? &isn_min : NULL, now_ns);
-		if (c) {
-			input_conn(c, &in, now_ns);
-			tcp_mark_dirty(c);
-		}
+	if (!c) {
+		input_stranger(s, key, h, index, &in, now_ns);
 	} else {
-		c = &s->conns[index];
 		if (!input_fast(c, &in, now_ns))
 			input_conn(c, &in, now_ns);
 		tcp_mark_dirty(c);
 	}
-	rte_pktmbuf_free(in.m);
+	if (in.m)
+		rte_pktmbuf_free(in.m);
 }
 
 void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns)

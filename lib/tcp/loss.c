@@ -91,13 +91,16 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 {
-	uint64_t reo_ns = tcp_reo_window_ns(c);
+	const struct tseg *oldest = rp_list_empty(&c->xmit) ? NULL : tseg_of_xmit(c->xmit.next);
 	struct rp_list *l, *next;
 	uint32_t lost = 0;
+	uint64_t reo_ns;
 
 	c->reo_ns = RP_NEVER;
-	if (!(c->flags & TCPF_SACK))
+	if (!(c->flags & TCPF_SACK) || !oldest ||
+		!rack_sent_after(c->rack_xmit_ns, c->rack_end, oldest->xmit_ns, tseg_end(oldest)))
 		return 0;
+	reo_ns = tcp_reo_window_ns(c);
 	rp_list_foreach_safe (l, next, &c->xmit) {
 		struct tseg *t = tseg_of_xmit(l);
 		uint64_t due_ns = t->xmit_ns + c->rack_rtt_ns + reo_ns;
@@ -485,12 +488,10 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 
 void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)
 {
-	uint32_t restart = tcp_initial_window(c);
-
 	/* RFC 5681 4.1: what was learned of the path has grown old. */
-	if (tcp_stack_of(c)->config.no_idle_restart || c->snd_una != c->snd_nxt ||
+	if (c->snd_una != c->snd_nxt || tcp_stack_of(c)->config.no_idle_restart ||
 		now_ns - c->sent_ns < RP_MAX(c->rto_ns, c->rto_min_ns))
 		return;
 	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
-	c->cwnd = RP_MIN(c->cwnd, restart);
+	c->cwnd = RP_MIN(c->cwnd, tcp_initial_window(c));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 #define OPT_END 0
 #define OPT_NOP 1
@@ -8,21 +8,6 @@
 #define OPT_SACK_PERMITTED 4
 #define OPT_SACK 5
 #define OPT_TS 8
-#define OPT_TS_HEAD 0x0101080a /* two NOPs, kind, length: what everybody sends */
-
-static uint32_t opt_load32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return rte_be_to_cpu_32(v);
-}
-
-static void opt_store32(uint8_t *p, uint32_t v)
-{
-	v = rte_cpu_to_be_32(v);
-	memcpy(p, &v, sizeof(v));
-}
 
 /* p: the option, its length checked. One with a length that its kind cannot have is ignored. */
 static void opt_take(const uint8_t *p, bool syn, struct tcp_options *out)
@@ -39,14 +24,14 @@ static void opt_take(const uint8_t *p, bool syn, struct tcp_options *out)
 		out->has_sack_permitted = true;
 	} else if (kind == OPT_TS && length == 10) {
 		out->has_ts = true;
-		out->ts_value = opt_load32(p + 2);
-		out->ts_echo = opt_load32(p + 6);
+		out->ts_value = tcp_opt_load32(p + 2);
+		out->ts_echo = tcp_opt_load32(p + 6);
 	} else if (kind == OPT_SACK && length >= 10 && (length - 2) % 8 == 0 && !syn) {
 		unsigned n = (length - 2) / 8;
 
 		for (unsigned i = 0; i < n && i < TCP_SACK_BLOCKS_MAX; i++) {
-			out->sack[i].start = opt_load32(p + 2 + 8 * i);
-			out->sack[i].end = opt_load32(p + 6 + 8 * i);
+			out->sack[i].start = tcp_opt_load32(p + 2 + 8 * i);
+			out->sack[i].end = tcp_opt_load32(p + 6 + 8 * i);
 		}
 		out->sack_count = (uint8_t)RP_MIN(n, TCP_SACK_BLOCKS_MAX);
 	}
@@ -54,14 +39,8 @@ static void opt_take(const uint8_t *p, bool syn, struct tcp_options *out)
 
 bool tcp_options_parse(const uint8_t *p, unsigned length, bool syn, struct tcp_options *out)
 {
-	out->has_mss = out->has_shift = out->has_sack_permitted = out->has_ts = false;
-	out->sack_count = 0;
-	if (length == TCP_TS_BYTES && opt_load32(p) == OPT_TS_HEAD) {
-		out->has_ts = true;
-		out->ts_value = opt_load32(p + 4);
-		out->ts_echo = opt_load32(p + 8);
+	if (tcp_options_parse_plain(p, length, out))
 		return true;
-	}
 	while (length > 0) {
 		unsigned n;
 
@@ -82,23 +61,13 @@ bool tcp_options_parse(const uint8_t *p, unsigned length, bool syn, struct tcp_o
 	return true;
 }
 
-unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo)
-{
-	opt_store32(p, OPT_TS_HEAD);
-	opt_store32(p + 4, value);
-	opt_store32(p + 8, echo);
-	return TCP_TS_BYTES;
-}
-
 unsigned tcp_options_build(
 	const struct tcp_conn *c, uint8_t *p, unsigned sack_room, unsigned *sacks, uint64_t now_ns)
 {
 	struct tcp_range blocks[TCP_SACK_BLOCKS_MAX];
-	unsigned n = 0, count = 0;
+	unsigned n = tcp_options_build_plain(c, p, now_ns), count = 0;
 
-	if (c->flags & TCPF_TS)
-		n = tcp_options_build_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
-	if (c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK)) {
+	if (tcp_sack_owed(c)) {
 		sack_room = RP_MIN(sack_room, TCP_OPTIONS_MAX - n);
 		if (sack_room >= 12)
 			count = tcp_sack_blocks(c, blocks, RP_MIN((sack_room - 4) / 8, 4u));
@@ -109,8 +78,8 @@ unsigned tcp_options_build(
 		p[n + 2] = OPT_SACK;
 		p[n + 3] = (uint8_t)(2 + 8 * count);
 		for (unsigned i = 0; i < count; i++) {
-			opt_store32(p + n + 4 + 8 * i, blocks[i].start);
-			opt_store32(p + n + 8 + 8 * i, blocks[i].end);
+			tcp_opt_store32(p + n + 4 + 8 * i, blocks[i].start);
+			tcp_opt_store32(p + n + 8 + 8 * i, blocks[i].end);
 		}
 		n += 4 + 8 * count;
 	}

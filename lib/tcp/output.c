@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /* Stores it in network order; returns what it adds to the checksum. */
 static inline uint64_t out_word(uint8_t *p, uint32_t value)
@@ -108,16 +108,11 @@ static uint8_t *out_options(struct rte_mbuf *m)
 	return rte_pktmbuf_mtod_offset(m, uint8_t *, TCP_OUT_HEADERS);
 }
 
-static bool out_sack_owed(const struct tcp_conn *c)
-{
-	return c->flags & TCPF_SACK && (c->ooo_count > 0 || c->flags & TCPF_DSACK);
-}
-
 /* The acknowledgement is on its way. */
 static void out_acked(struct tcp_conn *c, unsigned sacks)
 {
 	c->last_ack_sent = c->rcv_nxt;
-	if (out_sack_owed(c) && sacks == 0)
+	if (tcp_sack_owed(c) && sacks == 0)
 		return; /* a full segment had no room for it */
 	c->flags &= ~(TCPF_ACK_NOW | TCPF_ACK_DELAYED | TCPF_DSACK);
 }
@@ -188,7 +183,7 @@ static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0 ||
 		p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
 		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more ||
-		out_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
+		tcp_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
 		return NULL;
 	out_sum(s, t);
 	p->data_off = (uint16_t)(p->data_off - headers);
@@ -490,7 +485,7 @@ void tcp_output(struct tcp_conn *c, uint64_t now_ns)
 	result = out_lost(c, now_ns);
 	if (result == OUT_DONE && rp_list_empty(&c->lost))
 		result = out_new(c, now_ns);
-	if (tcp_window_update_due(c)) {
+	if (!tcp_window_plenty(c) && tcp_window_update_due(c)) {
 		if (!(c->flags & (TCPF_ACK_NOW | TCPF_ACK_DELAYED)))
 			s->counters->window_updates++;
 		c->flags |= TCPF_ACK_NOW;

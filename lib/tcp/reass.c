@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 #define ooo_of(l) rp_list_entry(l, struct tcp_ooo, link)
 
@@ -207,15 +207,31 @@ void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64
 	c->dsack = (struct tcp_range){start, end};
 }
 
-void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+/* rcv_nxt has moved: is an acknowledgement due, now or later? (RFC 5681 4.2) */
+static inline void data_ack(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (c->rcv_nxt - c->last_ack_sent >= 2u * c->rcv_mss) {
+		c->flags |= TCPF_ACK_NOW;
+	} else if (c->quick_acks > 0) {
+		c->quick_acks--;
+		c->flags |= TCPF_ACK_NOW;
+	}
+	if (c->flags & TCPF_ACK_DELAYED) {
+		if (c->ack_second)
+			c->flags |= TCPF_ACK_NOW;
+	} else {
+		c->flags |= TCPF_ACK_DELAYED;
+		c->ack_deadline_ns = now_ns + c->ack_delay_max_ns;
+	}
+}
+
+/* Everything but: one mbuf, in order, while nothing is out of order. Takes m. */
+static void data_other(
+	struct tcp_conn *c, struct tcp_segment_in *in, struct rte_mbuf *m, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
-	struct rte_mbuf *m = in->m;
 	uint32_t start = in->seq, skip = 0, length = in->length;
 
-	in->m = NULL;
-	c->rcv_mss = (uint16_t)RP_MIN(
-		RP_MAX((uint32_t)c->rcv_mss, length), s->net_config.iface.mtu - 40u);
 	if (rp_seq_lt(start, c->rcv_nxt)) {
 		skip = RP_MIN(c->rcv_nxt - start, length);
 		tcp_note_duplicate(c, start, start + skip, now_ns);
@@ -227,7 +243,6 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 		return;
 	}
 	start += skip;
-	length -= skip;
 	if (c->rx.mbufs + m->nb_segs > UINT16_MAX - s->config.ooo_mbufs_max) {
 		s->counters->drop_ooo_limit++; /* nobody has polled for a long time */
 		rte_pktmbuf_free(m);
@@ -255,18 +270,29 @@ void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 	c->rcv_nxt += m->pkt_len;
 	tcp_chain_append(&c->rx, m);
 	ooo_drain(c);
-	if (c->rcv_nxt - c->last_ack_sent >= 2u * c->rcv_mss) {
-		c->flags |= TCPF_ACK_NOW;
-	} else if (c->quick_acks > 0) {
-		c->quick_acks--;
-		c->flags |= TCPF_ACK_NOW;
+	data_ack(c, now_ns);
+}
+
+void tcp_data(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+{
+	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
+	struct rte_mbuf *m = in->m;
+
+	in->m = NULL;
+	if (in->length > c->rcv_mss)
+		c->rcv_mss = (uint16_t)RP_MIN(in->length, config->net.iface.mtu - 40u);
+	if (in->seq != c->rcv_nxt || c->ooo_count > 0 || m->next ||
+		c->rx.mbufs >= UINT16_MAX - config->ooo_mbufs_max) {
+		data_other(c, in, m, now_ns);
+		return;
 	}
-	if (c->flags & TCPF_ACK_DELAYED && c->ack_second)
-		c->flags |= TCPF_ACK_NOW;
-	if (!(c->flags & TCPF_ACK_DELAYED)) {
-		c->flags |= TCPF_ACK_DELAYED;
-		c->ack_deadline_ns = now_ns + c->ack_delay_max_ns;
-	}
+	m->data_off = (uint16_t)(m->data_off + in->header_bytes);
+	m->data_len = (uint16_t)in->length;
+	m->pkt_len = in->length;
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	c->rcv_nxt += in->length;
+	tcp_chain_push(&c->rx, m);
+	data_ack(c, now_ns);
 }
 
 unsigned tcp_sack_blocks(const struct tcp_conn *c, struct tcp_range *out, unsigned max)

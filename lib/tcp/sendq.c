@@ -25,7 +25,7 @@ struct tseg *tseg_new(struct rp_tcp_stack *s)
 
 void tseg_free(struct rp_tcp_stack *s, struct tseg *t)
 {
-	rte_pktmbuf_free(t->payload);
+	rp_mbuf_free(t->payload);
 	t->payload = NULL;
 	if (t->flags & TSEG_OWNED) {
 		t->flags = 0;
@@ -171,7 +171,20 @@ static struct rte_mbuf *sendq_unshare(struct rp_tcp_stack *s, struct rte_mbuf *c
 	return m ? tcp_mbuf_slice(s->net_config.payload_pool, chain, 0, chain->pkt_len) : chain;
 }
 
-int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
+/* The common case: one mbuf, nobody else's, that begins a segment of its own. False: it is not. */
+static inline bool sendq_push_plain(struct tcp_conn *c, struct rte_mbuf *m)
+{
+	const struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	if (m->next || rte_mbuf_refcnt_read(m) != 1 || m->data_len == 0 || m->data_len > c->mss ||
+		s->config.segments_max - s->tseg_count < 4 || sendq_open_tail(c))
+		return false;
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	sendq_link(c, sendq_new_tail(c), m);
+	return true;
+}
+
+static int sendq_push_chain(struct tcp_conn *c, struct rte_mbuf *chain)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	uint32_t need = 2 + chain->pkt_len / c->mss + chain->nb_segs;
@@ -204,6 +217,11 @@ int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
 		own = next;
 	}
 	return 0;
+}
+
+int tcp_sendq_push(struct tcp_conn *c, struct rte_mbuf *chain)
+{
+	return sendq_push_plain(c, chain) ? 0 : sendq_push_chain(c, chain);
 }
 
 void tcp_sendq_flag(struct tcp_conn *c, uint8_t flag)

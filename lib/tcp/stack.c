@@ -183,10 +183,34 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 	free(s);
 }
 
-/* Up to RP_NET_BURST packets: looks for all their flows before it touches one. */
+/*
+ * With many connections none is near: the slots of the flow table are fetched, then what they point
+ * at, so that no segment waits for the one before it.
+ */
+static void stack_fetch(struct rp_tcp_stack *s, const struct rp_net_packet *packets, unsigned n,
+	const struct flow_key *keys, uint32_t *hashes)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (packets[i].kind != RP_NET_TCP)
+			continue;
+		hashes[i] = flow_hash(&s->flows, &keys[i]);
+		flow_prefetch(&s->flows, hashes[i]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		const struct tcp_conn *c = NULL;
+
+		if (packets[i].kind == RP_NET_TCP)
+			c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
+		if (c)
+			tcp_conn_prefetch(c);
+	}
+}
+
+/* Up to RP_NET_BURST packets. */
 static void stack_input(
 	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
 {
+	bool many = s->conn_count > TCP_CONNS_NEAR;
 	struct flow_key keys[RP_NET_BURST];
 	uint32_t hashes[RP_NET_BURST];
 
@@ -197,26 +221,16 @@ static void stack_input(
 			continue;
 		h = rte_pktmbuf_mtod_offset(
 			packets[i].m, const struct tcp_header *, packets[i].l4_offset);
-		keys[i] = (struct flow_key){
-			.remote = packets[i].remote,
-			.local = packets[i].local,
-			.local_port = rte_be_to_cpu_16(h->dst_port),
-			.remote_port = rte_be_to_cpu_16(h->src_port),
-		};
-		hashes[i] = flow_hash(&s->flows, &keys[i]);
-		flow_prefetch(&s->flows, hashes[i]);
+		keys[i].remote = packets[i].remote;
+		keys[i].local_port = rte_be_to_cpu_16(h->dst_port);
+		keys[i].remote_port = rte_be_to_cpu_16(h->src_port);
+		keys[i].local = packets[i].local;
 	}
-	for (unsigned i = 0; i < k && s->conn_count > TCP_CONNS_NEAR; i++) {
-		const struct tcp_conn *c = NULL;
-
-		if (packets[i].kind == RP_NET_TCP)
-			c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
-		if (c)
-			tcp_conn_prefetch(c);
-	}
+	if (many)
+		stack_fetch(s, packets, k, keys, hashes);
 	for (unsigned i = 0; i < k; i++) {
 		if (packets[i].kind == RP_NET_TCP)
-			tcp_input(s, &packets[i], hashes[i], &keys[i], now_ns);
+			tcp_input(s, &packets[i], &keys[i], many ? &hashes[i] : NULL, now_ns);
 		else
 			tcp_icmp(s, &packets[i], now_ns);
 	}
@@ -406,8 +420,10 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 			tcp_conn_prefetch(rp_list_entry(s->dirty.next, struct tcp_conn, dirty));
 		serve(rp_list_entry(l, struct tcp_conn, dirty), now_ns);
 	}
-	tcp_conn_reap(s);
-	tcp_tw_expire(s, now_ns);
+	if (s->dead_count > 0)
+		tcp_conn_reap(s);
+	if (s->tw_count > 0)
+		tcp_tw_expire(s, now_ns);
 	return served + fired;
 }
 

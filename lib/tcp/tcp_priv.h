@@ -371,6 +371,7 @@ struct rp_tcp_stack {
 	uint32_t header_first, header_count;
 	bool starved; /* somebody was refused a send for lack of segments */
 
+	struct tcp_conn *recent; /* of the last segment, while it is in the table; may be NULL */
 	struct tcp_conn *conns;
 	uint32_t conn_free, conn_count, conn_top, half_open;
 	struct tcp_conn **dead;
@@ -478,7 +479,6 @@ struct tcp_syn_offer {
 	uint32_t ts_value, ts_echo;
 };
 unsigned tcp_options_put_syn(const struct tcp_syn_offer *offer, uint8_t *p);
-unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo);
 
 /* chain.c */
 
@@ -529,7 +529,13 @@ void tcp_conn_kill(struct tcp_conn *c);
 void tcp_conn_reap(struct rp_tcp_stack *s);
 /** Gives up everything the connection holds, at once. */
 void tcp_conn_release(struct tcp_conn *c);
-void tcp_mark_dirty(struct tcp_conn *c);
+void tcp_enlist(struct tcp_conn *c);
+/** It is served in this turn, or with the next poll. */
+static inline void tcp_mark_dirty(struct tcp_conn *c)
+{
+	if (rp_list_empty(&c->dirty) || c->flags & TCPF_BLOCKED)
+		tcp_enlist(c);
+}
 const char *tcp_state_name(unsigned state);
 
 /* route.c */
@@ -615,16 +621,15 @@ void tcp_pmtu_suspect(struct tcp_conn *c, uint64_t now_ns);
 
 /* input.c */
 
-void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, uint32_t hash,
-	const struct flow_key *key, uint64_t now_ns);
+/** `hash` is the key's where it is known already, else NULL. */
+void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, const struct flow_key *key,
+	const uint32_t *hash, uint64_t now_ns);
 void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns);
 
 /* ack.c */
 
 /** False: the segment is to be dropped (counted). */
 bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
-/** The window of a segment whose ACK is acceptable (RFC 9293 3.10.7.4). */
-void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in);
 void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
 
 /* loss.c */

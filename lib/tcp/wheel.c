@@ -124,10 +124,8 @@ static void wheel_cascade(struct wheel *w, unsigned slot)
 		wheel_place(w, rp_list_entry(l, struct wheel_node, link));
 }
 
-void wheel_advance(struct wheel *w, uint64_t now_ns)
+void wheel_turn(struct wheel *w, uint64_t target)
 {
-	uint64_t target = now_ns >> WHEEL_SHIFT;
-
 	while (w->next_tick <= target) {
 		struct rp_list fired, *l;
 
@@ -142,17 +140,6 @@ void wheel_advance(struct wheel *w, uint64_t now_ns)
 		rp_list_splice_back(&w->due, &fired);
 		w->next_tick = wheel_find_next(w);
 	}
-	w->tick = RP_MAX(w->tick, target);
-}
-
-struct wheel_node *wheel_pop(struct wheel *w)
-{
-	struct rp_list *l = rp_list_pop_front(&w->due);
-
-	if (!l)
-		return NULL;
-	w->count--;
-	return rp_list_entry(l, struct wheel_node, link);
 }
 
 uint64_t wheel_next(const struct wheel *w)

@@ -43,8 +43,25 @@ void wheel_node_init(struct wheel_node *n);
 void wheel_add(struct wheel *w, struct wheel_node *n, uint64_t deadline_ns);
 /** Harmless where the node is not in the wheel. */
 void wheel_del(struct wheel *w, struct wheel_node *n);
-void wheel_advance(struct wheel *w, uint64_t now_ns);
-struct wheel_node *wheel_pop(struct wheel *w);
+/** Moves what is due up to the tick `target`. */
+void wheel_turn(struct wheel *w, uint64_t target);
+static inline void wheel_advance(struct wheel *w, uint64_t now_ns)
+{
+	uint64_t target = now_ns >> WHEEL_SHIFT;
+
+	if (w->next_tick <= target)
+		wheel_turn(w, target);
+	w->tick = RP_MAX(w->tick, target);
+}
+static inline struct wheel_node *wheel_pop(struct wheel *w)
+{
+	struct rp_list *l = rp_list_pop_front(&w->due);
+
+	if (!l)
+		return NULL;
+	w->count--;
+	return rp_list_entry(l, struct wheel_node, link);
+}
 /** RP_NEVER where it is empty. */
 uint64_t wheel_next(const struct wheel *w);
 

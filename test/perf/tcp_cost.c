@@ -49,9 +49,14 @@ static bool close_at_once;
 static double ns_per_tick;
 static uint64_t start_tick;
 
+static uint64_t tick_ns(uint64_t tick)
+{
+	return RP_NS_PER_S + (uint64_t)((double)(tick - start_tick) * ns_per_tick);
+}
+
 static uint64_t now(void)
 {
-	return RP_NS_PER_S + (uint64_t)((double)(rte_rdtsc() - start_tick) * ns_per_tick);
+	return tick_ns(rte_rdtsc());
 }
 
 static void die(const char *why)
@@ -189,15 +194,17 @@ static void tx_all(struct end *e, uint64_t now_ns)
 		n = rp_tcp_tx(e->stack, burst, room);
 		for (unsigned i = 0; i < n; i++)
 			rp_port_tx(e->queue, burst[i], now_ns);
-	} while (n > 0);
+	} while (n == BURST);
 	rp_port_tx_flush(e->queue, now_ns);
 }
+
+static uint64_t tick; /* when the last turn ended, and the next begins */
 
 /* One turn of an end's loop; `work` is what the application does in it. */
 static void turn(unsigned i, void (*work)(struct end *e, uint64_t now_ns))
 {
 	struct end *e = &ends[i];
-	uint64_t t0 = rte_rdtsc(), now_ns = now();
+	uint64_t t0 = tick, now_ns = tick_ns(t0);
 	struct rte_mbuf *burst[BURST];
 	uint16_t n = rp_port_rx(e->queue, burst, BURST, now_ns);
 
@@ -207,7 +214,8 @@ static void turn(unsigned i, void (*work)(struct end *e, uint64_t now_ns))
 		work(e, now_ns);
 	rp_tcp_poll(e->stack, now_ns);
 	tx_all(e, now_ns);
-	e->ticks += rte_rdtsc() - t0;
+	tick = rte_rdtsc();
+	e->ticks += tick - t0;
 }
 
 static void rest(uint64_t ns)
@@ -426,7 +434,7 @@ int main(int argc, char **argv)
 	if (start_eal() < 0)
 		return 2;
 	ns_per_tick = 1e9 / (double)rte_get_tsc_hz();
-	start_tick = rte_rdtsc();
+	start_tick = tick = rte_rdtsc();
 	make_ends();
 	if (strcmp(what, "stream") == 0) {
 		stream(n ? n : 2000000);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Small steps that each segment takes, to be inlined where it passes. */
+
+#include <tcp/tcp_priv.h>
+
+/** One mbuf without a next one, not empty (take). */
+static inline void tcp_chain_push(struct tcp_chain *chain, struct rte_mbuf *m)
+{
+	if (chain->tail)
+		chain->tail->next = m;
+	else
+		chain->head = m;
+	chain->tail = m;
+	chain->bytes += m->data_len;
+	chain->mbufs++;
+}
+
+/** The window of a segment whose ACK is acceptable (RFC 9293 3.10.7.4). */
+static inline void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
+{
+	if (!(rp_seq_lt(c->snd_wl1, in->seq) ||
+		    (c->snd_wl1 == in->seq && rp_seq_leq(c->snd_wl2, in->ack))))
+		return;
+	/* The time for which it was closed is no standstill, unless the owner counts it as one. */
+	if (c->snd_wnd == 0 && in->window > 0 && !(c->flags & TCPF_OPTION_TIMEOUT))
+		c->progress_ns = c->heard_ns;
+	c->snd_wnd = (uint32_t)in->window << (in->flags & TCP_SYN ? 0 : c->snd_shift);
+	c->snd_wnd_max = RP_MAX(c->snd_wnd_max, c->snd_wnd);
+	c->snd_wl1 = in->seq;
+	c->snd_wl2 = in->ack;
+}
+
+/**
+ * No window update is due, by the rule of tcp_window_update_due(): the peer has so much left that
+ * what could be added is less than a quarter.
+ */
+static inline bool tcp_window_plenty(const struct tcp_conn *c)
+{
+	uint32_t most = RP_MIN(
+		tcp_stack_of(c)->config.receive_buffer_bytes, (uint32_t)UINT16_MAX << c->rcv_shift);
+	uint32_t told = c->rcv_adv - c->rcv_nxt;
+
+	return told <= most && told > most - most / 4 && told >= 2u * c->mss;
+}
+
+static inline bool tcp_sack_owed(const struct tcp_conn *c)
+{
+	return (c->ooo_count > 0 || c->flags & TCPF_DSACK) && c->flags & TCPF_SACK;
+}
+
+static inline void tcp_opt_store32(uint8_t *p, uint32_t v)
+{
+	v = rte_cpu_to_be_32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+#define TCP_OPT_TS_HEAD 0x0101080a /* two NOPs, kind, length: what everybody sends */
+
+static inline uint32_t tcp_opt_load32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return rte_be_to_cpu_32(v);
+}
+
+/** False: there is more than nothing or the timestamps; *out is empty then. */
+static inline bool tcp_options_parse_plain(
+	const uint8_t *p, unsigned length, struct tcp_options *out)
+{
+	out->has_mss = out->has_shift = out->has_sack_permitted = out->has_ts = false;
+	out->sack_count = 0;
+	if (length != TCP_TS_BYTES || tcp_opt_load32(p) != TCP_OPT_TS_HEAD)
+		return length == 0;
+	out->has_ts = true;
+	out->ts_value = tcp_opt_load32(p + 4);
+	out->ts_echo = tcp_opt_load32(p + 8);
+	return true;
+}
+
+/** The timestamps option; returns its length. */
+static inline unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo)
+{
+	tcp_opt_store32(p, TCP_OPT_TS_HEAD);
+	tcp_opt_store32(p + 4, value);
+	tcp_opt_store32(p + 8, echo);
+	return TCP_TS_BYTES;
+}
+
+/** The options of a segment that has no block to report, where that is known. */
+static inline unsigned tcp_options_build_plain(
+	const struct tcp_conn *c, uint8_t *p, uint64_t now_ns)
+{
+	if (!(c->flags & TCPF_TS))
+		return 0;
+	return tcp_options_build_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
+}
