@@ -29,6 +29,10 @@
 #define RP_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define RP_CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define RP_CACHE_LINE 64
+/** Called seldom: stays out of the way of what calls it, which then saves fewer registers. */
+#define RP_SELDOM __attribute__((noinline, cold))
+/** Neither rare nor common: stays out of the way only. */
+#define RP_APART __attribute__((noinline))
 
 /** Bytes somebody else owns, valid for the call. */
 struct rp_span {

@@ -162,7 +162,7 @@ __attribute__((always_inline)) static inline bool ip_to_tcp(struct rp_net *net, 
 	return ip_tcp(net, m, ihl, length, pseudo, out);
 }
 
-static bool ip_input_other(
+static RP_APART bool ip_input_other(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
 	struct rp_net_counters *c = net->counters;

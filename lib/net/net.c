@@ -227,7 +227,7 @@ void net_trim_to(struct rte_mbuf *m, uint32_t length)
  * A device that passes pointers (net_ring) may hand us segments that the sender still refers to:
  * its fields are not ours to change. Such a segment gets a header of its own.
  */
-static struct rte_mbuf *net_unshare(struct rp_net *net, struct rte_mbuf *m)
+static RP_APART struct rte_mbuf *net_unshare(struct rp_net *net, struct rte_mbuf *m)
 {
 	struct rte_mbuf *copy;
 	const struct rte_mbuf *s = m;
@@ -282,7 +282,7 @@ static bool net_group_mac(const struct rp_net *net, const uint8_t mac[6])
 }
 
 /* What is not plain IPv4 for us; takes. */
-static bool net_rx_other(
+static RP_APART bool net_rx_other(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
 	struct rp_net_counters *c = net->counters;
@@ -426,7 +426,7 @@ static uint32_t net_flow_label(
 	return (uint32_t)(h >> 44);
 }
 
-static void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
+static RP_APART void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *s, uint64_t now_ns)
 {
 	const uint16_t more = NET_IP6_BYTES - sizeof(struct net_ip4);

@@ -26,7 +26,7 @@ static void count_rx(struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t 
 }
 
 /* What came goes into the hold, what is due comes out. */
-static __attribute__((noinline)) uint16_t impair_rx(
+static RP_SELDOM uint16_t impair_rx(
 	struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t n, uint16_t max, uint64_t now_ns)
 {
 	for (uint16_t i = 0; i < n; i++)
@@ -86,8 +86,7 @@ static bool send_pending(struct rp_port_queue *q)
 }
 
 /* The frame in one buffer, or NULL (freed and counted). Offload flags go along. */
-static __attribute__((noinline)) struct rte_mbuf *linearise(
-	struct rp_port_queue *q, struct rte_mbuf *frame)
+static RP_APART struct rte_mbuf *linearise(struct rp_port_queue *q, struct rte_mbuf *frame)
 {
 	struct rte_mbuf *copy = rte_pktmbuf_copy(frame, q->linear_pool, 0, UINT32_MAX);
 
@@ -147,7 +146,7 @@ void rp_port_tx(struct rp_port_queue *q, struct rte_mbuf *frame, uint64_t now_ns
 		enqueue(q, frame);
 }
 
-static void drop_pending(struct rp_port_queue *q)
+static RP_SELDOM void drop_pending(struct rp_port_queue *q)
 {
 	PORT_COUNT(&q->counters, tx_down_drops, q->pending_count);
 	for (; q->pending_count > 0; q->pending_count--) {

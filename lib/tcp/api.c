@@ -89,16 +89,22 @@ static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_con
 	return -ENOBUFS;
 }
 
-static uint32_t api_send_space(const struct rp_conn *conn)
+/* Bytes for which there is room, in the buffer and in its unsent part. */
+static inline uint32_t send_room(const struct tcp_conn *c)
 {
-	const struct tcp_conn *c = tcp_conn_of(conn);
 	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
 	uint32_t used = tcp_queued(c), unsent = c->queue_end - c->snd_nxt;
 
-	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED ||
-		used >= config->send_buffer_bytes || unsent >= config->unsent_bytes_max)
+	if (used >= config->send_buffer_bytes || unsent >= config->unsent_bytes_max)
 		return 0;
 	return RP_MIN(config->send_buffer_bytes - used, config->unsent_bytes_max - unsent);
+}
+
+static uint32_t api_send_space(const struct rp_conn *conn)
+{
+	const struct tcp_conn *c = tcp_conn_of(conn);
+
+	return c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED ? 0 : send_room(c);
 }
 
 static uint32_t api_piece(const struct rp_conn *conn)
@@ -112,34 +118,39 @@ bool tcp_send_fits(const struct tcp_conn *c, uint32_t bytes)
 
 	if (bytes > 1u << 30)
 		return false;
-	return bytes <= api_send_space(&c->base) || queued == 0 ||
+	return bytes <= send_room(c) || queued == 0 ||
 	       (unsent == 0 && queued + bytes <= tcp_stack_of(c)->config.send_buffer_bytes);
+}
+
+static RP_APART int send_refused(struct tcp_conn *c, int rc, uint32_t bytes)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	if (rc == -ENOBUFS) {
+		s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
+		tcp_block(c);
+	}
+	s->counters->send_refused++;
+	c->flags |= TCPF_WANT_WRITE;
+	c->want_bytes = bytes;
+	return -EAGAIN;
 }
 
 static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct tcp_conn *c = tcp_conn_of(conn);
-	struct rp_tcp_stack *s = tcp_stack_of(c);
 	uint32_t bytes = chain->pkt_len;
 	bool idle = tcp_queued(c) == 0;
 	int rc;
 
 	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
 		return -EPIPE;
-	if (!tcp_send_fits(c, bytes))
+	if (bytes > send_room(c) && !tcp_send_fits(c, bytes))
 		rc = -EAGAIN;
 	else
 		rc = tcp_sendq_push(c, chain);
-	if (rc) {
-		if (rc == -ENOBUFS) {
-			s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
-			tcp_block(c);
-		}
-		s->counters->send_refused++;
-		c->flags |= TCPF_WANT_WRITE;
-		c->want_bytes = bytes;
-		return -EAGAIN;
-	}
+	if (rc)
+		return send_refused(c, rc, bytes);
 	if (idle)
 		c->progress_ns = now_ns;
 	tcp_mark_dirty(c);

@@ -34,18 +34,12 @@ bool tcp_bucket_take(struct tcp_bucket *b, uint64_t now_ns, uint64_t gap_ns, uin
 	return true;
 }
 
-void tcp_enlist(struct tcp_conn *c)
+void tcp_unblock(struct tcp_conn *c)
 {
-	struct rp_tcp_stack *s = tcp_stack_of(c);
-
-	if (c->flags & TCPF_DEAD)
-		return;
-	if (c->flags & TCPF_BLOCKED) {
-		c->flags &= ~TCPF_BLOCKED;
-		rp_list_unlink(&c->dirty);
-	}
-	if (rp_list_empty(&c->dirty))
-		rp_list_push_back(&s->dirty, &c->dirty);
+	c->flags &= ~TCPF_BLOCKED;
+	rp_list_unlink(&c->dirty);
+	if (!(c->flags & TCPF_DEAD))
+		rp_list_push_back(&tcp_stack_of(c)->dirty, &c->dirty);
 }
 
 void tcp_conn_set_iss(struct tcp_conn *c, uint32_t iss)

@@ -294,7 +294,7 @@ static void input_timestamp(struct tcp_conn *c, const struct tcp_segment_in *in,
 	}
 }
 
-static void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
+static RP_APART void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
@@ -385,7 +385,7 @@ static inline bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uin
  * Gives a packet of a flow that is not here to the shard it belongs to. False: to this one. What
  * was handed over once stays, whoever is right.
  */
-static bool tcp_hand_over(
+static RP_APART bool tcp_hand_over(
 	struct rp_tcp_stack *s, const struct rp_net_packet *p, const struct flow_key *key)
 {
 	const struct rp_place_flow flow = {
@@ -406,8 +406,8 @@ static bool tcp_hand_over(
 }
 
 /* For no connection that is known: a listener's, one in TIME-WAIT, or nobody's. */
-static void input_stranger(struct rp_tcp_stack *s, const struct flow_key *key, uint32_t hash,
-	uint32_t index, struct tcp_segment_in *in, uint64_t now_ns)
+static RP_APART void input_stranger(struct rp_tcp_stack *s, const struct flow_key *key,
+	uint32_t hash, uint32_t index, struct tcp_segment_in *in, uint64_t now_ns)
 {
 	uint32_t isn_min;
 	bool reused = false;

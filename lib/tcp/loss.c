@@ -11,11 +11,6 @@
 #define DUP_THRESHOLD 3
 #define REO_PERSIST 16 /* RFC 8985 6.2 */
 
-uint32_t tcp_flight(const struct tcp_conn *c)
-{
-	return c->pipe > c->dup_bytes ? c->pipe - c->dup_bytes : 0;
-}
-
 void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
 {
 	struct rp_list *at;

@@ -26,7 +26,7 @@ static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key
 }
 
 /* Some at once cost less; where there are so few no more, one will do. */
-static void out_headers_more(struct rp_tcp_stack *s)
+static RP_APART void out_headers_more(struct rp_tcp_stack *s)
 {
 	struct rte_mempool *pool = s->net_config.header_pool;
 	struct rte_mbuf *more[TCP_HEADERS_AHEAD / 2];
@@ -50,14 +50,15 @@ static void out_headers_more(struct rp_tcp_stack *s)
  * was used last, so that writing it means to fetch its lines back: they are asked for a few
  * segments ahead.
  */
-static struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
+static inline struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
 {
 	struct rte_mbuf *m;
 
-	if (s->header_count <= TCP_HEADERS_AHEAD / 2)
+	if (s->header_count <= TCP_HEADERS_AHEAD / 2) {
 		out_headers_more(s);
-	if (s->header_count == 0)
-		return NULL;
+		if (s->header_count == 0)
+			return NULL;
+	}
 	m = s->headers[s->header_first];
 	s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
 	s->header_count--;
@@ -72,18 +73,31 @@ void tcp_headers_free(struct rp_tcp_stack *s)
 	}
 }
 
-static struct rte_mbuf *out_alloc(struct rp_tcp_stack *s, bool control)
+static RP_APART struct rte_mbuf *out_starved(struct rp_tcp_stack *s)
+{
+	s->counters->alloc_failed++;
+	s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
+	return NULL;
+}
+
+static struct rte_mbuf *out_alloc_control(struct rp_tcp_stack *s)
 {
 	struct rte_mbuf *m;
 
-	if (rp_net_tx_room(s->net, control) == 0)
+	if (rp_net_tx_room(s->net, true) == 0)
 		return NULL;
-	m = control ? rte_pktmbuf_alloc(s->net_config.control_pool) : out_header_mbuf(s);
-	if (!m) {
-		s->counters->alloc_failed++;
-		s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
-	}
-	return m;
+	m = rte_pktmbuf_alloc(s->net_config.control_pool);
+	return m ? m : out_starved(s);
+}
+
+static inline struct rte_mbuf *out_alloc(struct rp_tcp_stack *s)
+{
+	struct rte_mbuf *m;
+
+	if (rp_net_tx_room(s->net, false) == 0)
+		return NULL;
+	m = out_header_mbuf(s);
+	return m ? m : out_starved(s);
 }
 
 /* What the network layer adds: addresses, checksum, and the two bits for ECN. */
@@ -120,7 +134,7 @@ static void out_acked(struct tcp_conn *c, unsigned sacks)
 bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
-	struct rte_mbuf *m = out_alloc(s, true);
+	struct rte_mbuf *m = out_alloc_control(s);
 	unsigned options, sacks;
 	uint64_t sum;
 
@@ -158,7 +172,7 @@ void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
 		s->counters->challenge_acks++;
 }
 
-static void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
+static inline void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
 {
 	if (!rp_net_needs_sum(s->net) || t->flags & TSEG_SUM)
 		return;
@@ -173,15 +187,17 @@ static void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
  * still. Not at an odd address, where the fields of a header cannot be stored. The packet without
  * its headers, or NULL: it does not go so.
  */
-static struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
+static inline struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
-	uint16_t headers = TCP_OUT_HEADERS + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
-	uint16_t more = rp_net_headroom_more(&s->net_config.iface, &c->key.remote);
+	uint16_t headers, more;
 
-	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0 ||
-		p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
+	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0)
+		return NULL;
+	headers = TCP_OUT_HEADERS + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
+	more = rp_net_headroom_more(&s->net_config.iface, &c->key.remote);
+	if (p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
 		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more ||
 		tcp_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
 		return NULL;
@@ -202,8 +218,12 @@ static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 
 	out_sum(s, t);
 	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
-		rp_mbuf_copy_out(
-			p, t->offset, rte_pktmbuf_mtod_offset(m, void *, m->data_len), t->length);
+		uint8_t *to = rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len);
+
+		if (t->offset + t->length <= p->data_len)
+			memcpy(to, rte_pktmbuf_mtod_offset(p, uint8_t *, t->offset), t->length);
+		else
+			rp_mbuf_copy_out(p, t->offset, to, t->length);
 		m->data_len = (uint16_t)(m->data_len + t->length);
 		m->pkt_len = m->data_len;
 		return true;
@@ -212,11 +232,8 @@ static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 		tcp_mbuf_ref(p);
 	} else {
 		p = tcp_mbuf_slice(s->net_config.header_pool, p, t->offset, t->length);
-		if (!p) {
-			s->counters->alloc_failed++;
-			s->blocked_until_ns = s->now_ns + TCP_RETRY_NS;
-			return false;
-		}
+		if (!p)
+			return out_starved(s) != NULL;
 	}
 	m->next = p;
 	m->nb_segs = (uint16_t)(1 + p->nb_segs);
@@ -284,7 +301,7 @@ static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
-	unsigned options, sacks = 0, sack_room;
+	unsigned options, sacks = 0;
 	struct rte_mbuf *m;
 	bool syn = t->flags & TSEG_SYN, in_place;
 	uint8_t flags, ecn = RP_NET_ECN_NONE;
@@ -295,14 +312,16 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	m = out_in_place(c, t);
 	in_place = m != NULL;
 	if (!in_place)
-		m = out_alloc(s, t->length == 0);
+		m = t->length > 0 ? out_alloc(s) : out_alloc_control(s);
 	if (!m)
 		return false;
-	sack_room = RP_MIN((unsigned)(c->mss - t->length), TCP_OPTIONS_MAX);
 	if (syn)
 		options = tcp_options_build_syn(c, out_options(m), now_ns);
+	else if (tcp_sack_owed(c))
+		options = tcp_options_build(c, out_options(m),
+			RP_MIN((unsigned)(c->mss - t->length), TCP_OPTIONS_MAX), &sacks, now_ns);
 	else
-		options = tcp_options_build(c, out_options(m), sack_room, &sacks, now_ns);
+		options = tcp_options_build_plain(c, out_options(m), now_ns);
 	if (!in_place) {
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
@@ -335,7 +354,7 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 	neigh = rp_neigh_ref(s->net, &r->key->remote, &nobody, now_ns);
 	if (!neigh)
 		return;
-	m = out_alloc(s, true);
+	m = out_alloc_control(s);
 	if (m) {
 		if (r->options_length > 0) {
 			memcpy(out_options(m), r->options, r->options_length);

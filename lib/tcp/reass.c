@@ -226,7 +226,7 @@ static inline void data_ack(struct tcp_conn *c, uint64_t now_ns)
 }
 
 /* Everything but: one mbuf, in order, while nothing is out of order. Takes m. */
-static void data_other(
+static RP_APART void data_other(
 	struct tcp_conn *c, struct tcp_segment_in *in, struct rte_mbuf *m, uint64_t now_ns)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);

@@ -184,7 +184,7 @@ static inline bool sendq_push_plain(struct tcp_conn *c, struct rte_mbuf *m)
 	return true;
 }
 
-static int sendq_push_chain(struct tcp_conn *c, struct rte_mbuf *chain)
+static RP_APART int sendq_push_chain(struct tcp_conn *c, struct rte_mbuf *chain)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	uint32_t need = 2 + chain->pkt_len / c->mss + chain->nb_segs;

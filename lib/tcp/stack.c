@@ -183,26 +183,52 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 	free(s);
 }
 
+static inline struct flow_key stack_key(const struct rp_net_packet *p)
+{
+	const struct tcp_header *h =
+		rte_pktmbuf_mtod_offset(p->m, const struct tcp_header *, p->l4_offset);
+
+	return (struct flow_key){
+		.remote = p->remote,
+		.local_port = rte_be_to_cpu_16(h->dst_port),
+		.remote_port = rte_be_to_cpu_16(h->src_port),
+		.local = p->local,
+	};
+}
+
 /*
  * With many connections none is near: the slots of the flow table are fetched, then what they point
  * at, so that no segment waits for the one before it.
  */
-static void stack_fetch(struct rp_tcp_stack *s, const struct rp_net_packet *packets, unsigned n,
-	const struct flow_key *keys, uint32_t *hashes)
+static void stack_input_many(
+	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
 {
-	for (unsigned i = 0; i < n; i++) {
+	uint32_t hashes[RP_NET_BURST];
+
+	for (unsigned i = 0; i < k; i++) {
+		struct flow_key key;
+
+		hashes[i] = 0;
 		if (packets[i].kind != RP_NET_TCP)
 			continue;
-		hashes[i] = flow_hash(&s->flows, &keys[i]);
+		key = stack_key(&packets[i]);
+		hashes[i] = flow_hash(&s->flows, &key);
 		flow_prefetch(&s->flows, hashes[i]);
 	}
-	for (unsigned i = 0; i < n; i++) {
-		const struct tcp_conn *c = NULL;
+	for (unsigned i = 0; i < k; i++) {
+		const struct tcp_conn *c = flow_guess(&s->flows, hashes[i]);
 
-		if (packets[i].kind == RP_NET_TCP)
-			c = (const struct tcp_conn *)flow_guess(&s->flows, hashes[i]);
-		if (c)
+		if (packets[i].kind == RP_NET_TCP && c)
 			tcp_conn_prefetch(c);
+	}
+	for (unsigned i = 0; i < k; i++) {
+		if (packets[i].kind == RP_NET_TCP) {
+			struct flow_key key = stack_key(&packets[i]);
+
+			tcp_input(s, &packets[i], &key, &hashes[i], now_ns);
+		} else {
+			tcp_icmp(s, &packets[i], now_ns);
+		}
 	}
 }
 
@@ -210,29 +236,18 @@ static void stack_fetch(struct rp_tcp_stack *s, const struct rp_net_packet *pack
 static void stack_input(
 	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
 {
-	bool many = s->conn_count > TCP_CONNS_NEAR;
-	struct flow_key keys[RP_NET_BURST];
-	uint32_t hashes[RP_NET_BURST];
-
-	for (unsigned i = 0; i < k; i++) {
-		const struct tcp_header *h;
-
-		if (packets[i].kind != RP_NET_TCP)
-			continue;
-		h = rte_pktmbuf_mtod_offset(
-			packets[i].m, const struct tcp_header *, packets[i].l4_offset);
-		keys[i].remote = packets[i].remote;
-		keys[i].local_port = rte_be_to_cpu_16(h->dst_port);
-		keys[i].remote_port = rte_be_to_cpu_16(h->src_port);
-		keys[i].local = packets[i].local;
+	if (s->conn_count > TCP_CONNS_NEAR) {
+		stack_input_many(s, packets, k, now_ns);
+		return;
 	}
-	if (many)
-		stack_fetch(s, packets, k, keys, hashes);
 	for (unsigned i = 0; i < k; i++) {
-		if (packets[i].kind == RP_NET_TCP)
-			tcp_input(s, &packets[i], &keys[i], many ? &hashes[i] : NULL, now_ns);
-		else
+		if (packets[i].kind == RP_NET_TCP) {
+			struct flow_key key = stack_key(&packets[i]);
+
+			tcp_input(s, &packets[i], &key, NULL, now_ns);
+		} else {
 			tcp_icmp(s, &packets[i], now_ns);
+		}
 	}
 }
 
@@ -280,7 +295,7 @@ void rp_tcp_rx_error(struct rp_tcp_stack *s, const struct rp_net_packet *error, 
 }
 
 /* The owner of the listener decides. False: the connection is gone. */
-static bool serve_accept(struct tcp_conn *c, uint64_t now_ns)
+static RP_APART bool serve_accept(struct tcp_conn *c, uint64_t now_ns)
 {
 	struct tcp_listener *l = c->listener;
 	struct rp_endpoint peer = rp_ip_to_endpoint(&c->key.remote, c->key.remote_port);
@@ -375,7 +390,7 @@ static bool stack_fed(const struct rp_tcp_stack *s)
 }
 
 /* Segments are free again: those that were refused for lack of them are told. */
-static void stack_feed_starved(struct rp_tcp_stack *s)
+static RP_SELDOM void stack_feed_starved(struct rp_tcp_stack *s)
 {
 	if (!stack_fed(s))
 		return;
@@ -385,7 +400,7 @@ static void stack_feed_starved(struct rp_tcp_stack *s)
 			tcp_mark_dirty(&s->conns[i]);
 }
 
-static void stack_unblock(struct rp_tcp_stack *s, uint64_t now_ns)
+static RP_SELDOM void stack_unblock(struct rp_tcp_stack *s, uint64_t now_ns)
 {
 	struct rp_list *l;
 

@@ -529,12 +529,17 @@ void tcp_conn_kill(struct tcp_conn *c);
 void tcp_conn_reap(struct rp_tcp_stack *s);
 /** Gives up everything the connection holds, at once. */
 void tcp_conn_release(struct tcp_conn *c);
-void tcp_enlist(struct tcp_conn *c);
+/** What it waited for may be there: from the blocked ones to those that are served. */
+void tcp_unblock(struct tcp_conn *c);
 /** It is served in this turn, or with the next poll. */
 static inline void tcp_mark_dirty(struct tcp_conn *c)
 {
-	if (rp_list_empty(&c->dirty) || c->flags & TCPF_BLOCKED)
-		tcp_enlist(c);
+	if (!rp_list_empty(&c->dirty) || c->flags & TCPF_DEAD) {
+		if (c->flags & TCPF_BLOCKED)
+			tcp_unblock(c);
+		return;
+	}
+	rp_list_push_back(&tcp_stack_of(c)->dirty, &c->dirty);
 }
 const char *tcp_state_name(unsigned state);
 
@@ -659,7 +664,10 @@ void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns);
 void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns);
 uint64_t tcp_reo_window_ns(const struct tcp_conn *c);
 /** Bytes in flight as congestion control sees them. */
-uint32_t tcp_flight(const struct tcp_conn *c);
+static inline uint32_t tcp_flight(const struct tcp_conn *c)
+{
+	return c->pipe > c->dup_bytes ? c->pipe - c->dup_bytes : 0;
+}
 void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns);
 
 /* cc.c */

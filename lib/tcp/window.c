@@ -30,24 +30,29 @@ static uint32_t window_step(const struct tcp_conn *c)
 	return RP_MIN((uint32_t)c->mss, tcp_stack_of(c)->config.receive_buffer_bytes / 2);
 }
 
+/* The edge stays; it is rounded up while the buffer has room for it. */
+static inline uint32_t window_same(const struct tcp_conn *c, uint32_t told, uint32_t shift)
+{
+	uint32_t unit = 1u << shift, field = (told + unit - 1) >> shift;
+
+	if (field << shift > window_free(c) + unit)
+		field = told >> shift;
+	return RP_MIN(field, UINT16_MAX);
+}
+
 uint16_t tcp_window_select(struct tcp_conn *c, bool syn)
 {
-	uint32_t offer = window_offer(c), shift = syn ? 0 : c->rcv_shift;
-	uint32_t unit = 1u << shift, told = c->rcv_adv - c->rcv_nxt, field;
+	uint32_t offer = window_offer(c), shift = syn ? 0 : c->rcv_shift, told = 0, field = 0;
 
-	if (rp_seq_lt(c->rcv_adv, c->rcv_nxt))
-		told = 0;
+	if (rp_seq_geq(c->rcv_adv, c->rcv_nxt))
+		told = c->rcv_adv - c->rcv_nxt;
 	if (offer >= told + window_step(c))
 		field = RP_MIN(offer >> shift, UINT16_MAX);
-	else
-		field = 0;
-	if (field << shift <= told) {
-		/* The edge stays; it is rounded up while the buffer has room for it. */
-		field = (told + unit - 1) >> shift;
-		if (field << shift > window_free(c) + unit)
-			field = told >> shift;
-		field = RP_MIN(field, UINT16_MAX);
+	if (field << shift > told) {
+		c->rcv_adv = c->rcv_nxt + (field << shift);
+		return (uint16_t)field;
 	}
+	field = window_same(c, told, shift);
 	c->rcv_adv = rp_seq_max(c->rcv_adv, c->rcv_nxt + (field << shift));
 	return (uint16_t)field;
 }

@@ -101,7 +101,7 @@ static void on_data(void *ctx, struct rp_conn *c, struct rte_mbuf *chain, uint64
 	uint32_t bytes = chain->pkt_len;
 
 	e->received += bytes;
-	rte_pktmbuf_free(chain);
+	rp_mbuf_free(chain);
 	c->transport->ops->consume(c, bytes, now_ns);
 	if (e->echo || (e->again > 0 && e->again-- > 0))
 		send_bytes(e, c, bytes, now_ns);
@@ -218,11 +218,13 @@ static void turn(unsigned i, void (*work)(struct end *e, uint64_t now_ns))
 	e->ticks += tick - t0;
 }
 
+/* Turns of both ends, until one began when the time was over. */
 static void rest(uint64_t ns)
 {
 	uint64_t until_ns = now() + ns;
 
-	while (now() < until_ns) {
+	for (bool over = false; !over;) {
+		over = tick_ns(tick) >= until_ns;
 		turn(0, NULL);
 		turn(1, NULL);
 	}
