@@ -65,7 +65,7 @@ enum rp_qmsg_type {
 	X(DUPLICATE, "already taken")                            \
 	X(STALL, "the consumer did not accept in time")          \
 	X(REJECT, "rejected by the consumer")                    \
-	X(STOPPING, "the node is stopping")                      \
+	X(STOPPING, "the node is stopping or draining")          \
 	X(LIMIT, "out of streams, queues or buffers")            \
 	X(UNREACHABLE, "the peer cannot be reached")             \
 	X(INVALID, "malformed")                                  \

@@ -65,7 +65,7 @@ static void ctl_ready(void *ctx, bool alone)
 {
 	struct rp_ctl *ctl = ctx;
 
-	rp_health_set(ctl->health, true);
+	rp_health_set(ctl->health, !ctl->draining);
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO,
 		alone ? "ready: no peer was there, serving alone" : "ready: synced with the peers");
 }
@@ -370,6 +370,7 @@ static int create_loop(struct rp_ctl *ctl)
 	rp_loop_timer_setup(&ctl->second_timer, on_second, ctl);
 	rp_loop_timer_setup(&ctl->supervise_timer, on_supervise, ctl);
 	rp_loop_timer_setup(&ctl->stop_timer, on_stop_timer, ctl);
+	ctl_drain_setup(ctl);
 	rp_loop_fd_setup(&ctl->ring_watch, on_ring, ctl);
 	rc = rp_loop_fd_add(ctl->loop, &ctl->ring_watch, rp_xcore_fd(ctl->end), EPOLLIN);
 	if (rc)
@@ -461,6 +462,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 		rp_loop_timer_cancel(&ctl->second_timer);
 		rp_loop_timer_cancel(&ctl->supervise_timer);
 		rp_loop_timer_cancel(&ctl->stop_timer);
+		rp_loop_timer_cancel(&ctl->drain_timer);
 		rp_loop_fd_remove(&ctl->ring_watch);
 		rp_loop_signals_remove(&ctl->signals);
 	}

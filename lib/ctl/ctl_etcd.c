@@ -174,9 +174,14 @@ static int backend_consumer_open(void *ctx, const struct rp_etcd_consumer_open *
 	uint64_t consumer, int64_t *revision, const char **reason)
 {
 	struct rp_ctl *ctl = ctx;
-	int rc = rp_control_consumer_open(ctl->control, consumer, open->name, open->hash,
-		open->uuid, open->start_revision, revision, ctl_now(ctl));
+	int rc;
 
+	if (ctl->draining) {
+		*reason = RP_CONTROL_TEXT_DRAINING;
+		return -EBUSY;
+	}
+	rc = rp_control_consumer_open(ctl->control, consumer, open->name, open->hash, open->uuid,
+		open->start_revision, revision, ctl_now(ctl));
 	ctl_kick(ctl);
 	if (rc == -ENOSPC)
 		*reason = "queue consumer: too many consumers on this node";

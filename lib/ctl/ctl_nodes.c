@@ -29,13 +29,6 @@ void ctl_node_name(struct rp_ctl *ctl, uint64_t node, char *name, size_t size)
 
 /* ---- status ---- */
 
-static const char *state_of(struct rp_ctl *ctl)
-{
-	if (ctl->stop_phase > 0)
-		return "stopping";
-	return rp_repl_ready(rp_control_repl(ctl->control)) ? "ready" : "not ready";
-}
-
 static void status_peers(struct rp_ctl *ctl, Ringpost__V1__StatusReply *r)
 {
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
@@ -79,7 +72,7 @@ static void status_reply(struct rp_ctl *ctl, void *who)
 	r.node = c->self.node;
 	r.name = (char *)ctl->conf->name;
 	r.version = (char *)RP_VERSION;
-	r.state = (char *)state_of(ctl);
+	r.state = (char *)ctl_state_name(ctl);
 	r.cluster = cluster;
 	r.boot = c->self.boot;
 	r.uptime_ns = rp_loop_now_ns(ctl->loop) - ctl->started_ns;
@@ -128,6 +121,7 @@ static void node_record_fill(struct node_item *x)
 	x->n.version = x->record.version;
 	x->n.client_url = x->record.client_url;
 	x->n.boot = x->record.boot;
+	x->n.draining = x->record.draining;
 	x->n.shards = x->record.shards;
 	x->n.links = x->record.per_peer;
 }
@@ -141,6 +135,7 @@ static void node_self(struct rp_ctl *ctl, struct node_item *x)
 	node_record_fill(x);
 	x->n.node = ctl->config.self.node;
 	x->n.self = true;
+	x->n.draining = ctl->draining;
 	x->n.state = (char *)rp_repl_state_name(
 		rp_repl_state_of(rp_control_repl(ctl->control), x->n.node));
 	x->n.address = ctl->peer_url;

@@ -24,7 +24,7 @@
 #define CTL_PENDING_BITS 12
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 15
+#define CTL_ADMIN_METHODS 16
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
 #define CTL_TOKEN_IMPAIR UINT64_MAX
 #define CTL_TOKEN_TAP_ON (UINT64_MAX - 1)
@@ -176,6 +176,11 @@ struct rp_ctl {
 	struct rp_http_handler metrics_handler;
 	struct ctl_capture capture;
 
+	/* The node is drained, see ctl_drain.c. */
+	bool draining, drained, drain_exit;
+	uint64_t drained_ns; /**< loop time */
+	struct rp_loop_timer drain_timer;
+
 	/* The end. */
 	uint32_t stop_phase; /**< 0 = serving */
 	uint32_t stopped_shards;
@@ -269,6 +274,12 @@ extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_links_op
 /** What a node calls itself; "" when it is not known. */
 void ctl_node_name(struct rp_ctl *ctl, uint64_t node, char *name, size_t size);
 
+/* ctl_drain.c */
+extern const struct rp_grpc_call_ops ctl_drain_ops;
+void ctl_drain_setup(struct rp_ctl *ctl);
+/** ready, not ready, draining, drained or stopping. */
+const char *ctl_state_name(struct rp_ctl *ctl);
+
 /* ctl_lists.c */
 extern const struct rp_grpc_call_ops ctl_queues_ops, ctl_consumers_ops, ctl_streams_ops;
 /** Answers a call whose page was not filled. */
@@ -313,6 +324,8 @@ struct ctl_reload {
 void ctl_reload(struct rp_ctl *ctl, struct ctl_reload *r);
 void ctl_reload_free(struct ctl_reload *r);
 void ctl_reload_destroy(struct rp_ctl *ctl);
+/** What the shards have of the configuration and of the node's state. */
+void ctl_shard_limits_use(struct rp_ctl *ctl, const struct rp_conf *c);
 
 /* ctl_metrics.c */
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m);

@@ -16,19 +16,26 @@
 
 /* ---- use ---- */
 
-static void use_limits(struct rp_ctl *ctl, const struct rp_conf *c)
+void ctl_shard_limits_use(struct rp_ctl *ctl, const struct rp_conf *c)
 {
-	uint32_t message_bytes = (uint32_t)rp_conf_message_bytes(c);
 	struct rp_control_limits limits = {
-		.message_bytes = message_bytes,
+		.message_bytes = (uint32_t)rp_conf_message_bytes(c),
 		.queue_depth = c->limits.queue_depth,
 		.queue_bytes = c->limits.queue_bytes,
 		.resume_ns = c->queues.resume_ms * RP_NS_PER_MS,
 		.idle_ns = c->queues.idle_s * RP_NS_PER_S,
 		.spin_ns = c->shards.idle_spin_us * RP_NS_PER_US,
 		.unary_fallback = c->deliver.unary_fallback,
+		.draining = ctl->draining,
 		.auto_compaction_ns = c->kv.auto_compaction_s * RP_NS_PER_S,
 	};
+
+	rp_control_set_limits(ctl->control, &limits);
+}
+
+static void use_limits(struct rp_ctl *ctl, const struct rp_conf *c)
+{
+	uint32_t message_bytes = (uint32_t)rp_conf_message_bytes(c);
 	struct rp_repl_times times = {
 		.ack_ms = c->repl.ack_ms,
 		.sync_s = c->repl.sync_s,
@@ -37,7 +44,7 @@ static void use_limits(struct rp_ctl *ctl, const struct rp_conf *c)
 		.max_skew_s = c->repl.max_skew_s,
 	};
 
-	rp_control_set_limits(ctl->control, &limits);
+	ctl_shard_limits_use(ctl, c);
 	rp_repl_set_times(rp_control_repl(ctl->control), &times, ctl_now(ctl));
 	rp_kv_set_limits(rp_control_kv(ctl->control), c->quota_backend_bytes, c->max_txn_ops);
 	rp_etcd_set_limits(ctl->etcd, message_bytes);

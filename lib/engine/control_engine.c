@@ -497,7 +497,7 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
 		.revision = limits->resume_ns,
 		.token = limits->idle_ns,
 		.node = limits->spin_ns,
-		.flags = limits->unary_fallback};
+		.flags = (uint8_t)(limits->unary_fallback | limits->draining << 1)};
 
 	for (uint32_t s = 0; s < c->shards; s++)
 		control_send(c, s, &m);
@@ -522,6 +522,13 @@ void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_
 {
 	c->now = now;
 	snprintf(c->self.name, sizeof(c->self.name), "%s", name);
+	control_write_self(c);
+}
+
+void rp_control_set_draining(struct rp_control *c, bool draining, struct rp_repl_now now)
+{
+	c->now = now;
+	c->self.draining = draining;
 	control_write_self(c);
 }
 

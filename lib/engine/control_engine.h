@@ -35,6 +35,9 @@ struct rp_control;
 #define RP_CONTROL_PREFIX "/_ringpost/"
 #define RP_CONTROL_NODE_PREFIX "/_ringpost/node/"
 
+/** Why a node that drains ends a consumer, or takes none. */
+#define RP_CONTROL_TEXT_DRAINING "queue consumer: the node is draining, watch at another endpoint"
+
 /** Answer to a queue operation. */
 struct rp_control_answer {
 	enum rp_qstatus status;
@@ -224,6 +227,7 @@ struct rp_control_limits {
 	uint64_t resume_ns, idle_ns; /**< of consumers and queues */
 	uint64_t spin_ns;	     /**< of a shard, before it sleeps */
 	bool unary_fallback;
+	bool draining;		     /**< see rp_queue_drain() */
 	uint64_t auto_compaction_ns; /**< 0 = never */
 };
 /** Tells every shard, behind all that was sent to it before. */
@@ -236,6 +240,9 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
 void rp_control_policy_changed(struct rp_control *c, bool limits);
 /** The node's name in its record, from which the others have it. borrow. */
 void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now);
+
+/** In the node's record, which the others show. */
+void rp_control_set_draining(struct rp_control *c, bool draining, struct rp_repl_now now);
 
 /** Asks every shard to refuse new puts (1), then to close its links (2). */
 void rp_control_stop(struct rp_control *c, uint32_t phase);

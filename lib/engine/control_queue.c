@@ -352,6 +352,7 @@ static void on_consumer_ended(struct rp_control *c, const struct rp_xmsg *m)
 			"queue consumer: replaced by a later watch of the same uuid",
 		[RP_QUEUE_END_REMOVED] = "queue consumer: its registration was deleted",
 		[RP_QUEUE_END_STOPPING] = "etcdserver: server stopped",
+		[RP_QUEUE_END_DRAINING] = RP_CONTROL_TEXT_DRAINING,
 	};
 	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
 	uint64_t handle;

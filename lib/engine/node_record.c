@@ -84,6 +84,7 @@ int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size
 	append_text(out, size, &n, "shards", number);
 	append_text(out, size, &n, "name", r->name);
 	append_text(out, size, &n, "url", r->client_url);
+	append_text(out, size, &n, "draining", r->draining ? "1" : "");
 	append_text(out, size, &n, "version", RP_VERSION);
 	return n < (int)size ? n : -ENOSPC;
 }
@@ -104,6 +105,8 @@ static void take_field(struct rp_node_record *r, const char *field, const char *
 		snprintf(r->name, sizeof(r->name), "%s", value);
 	else if (!strcmp(field, "url"))
 		snprintf(r->client_url, sizeof(r->client_url), "%s", value);
+	else if (!strcmp(field, "draining"))
+		r->draining = value[0] == '1';
 	else if (!strcmp(field, "version"))
 		snprintf(r->version, sizeof(r->version), "%s", value);
 }

@@ -6,7 +6,7 @@
  * its port:
  *
  *	<format>;boot=<n>[;tcp=<address>:<port>][;ktcp=<address>:<port>];k=<n>;shards=<n>
- *	[;name=<text>][;url=<url>];version=<text>
+ *	[;name=<text>][;url=<url>][;draining=1];version=<text>
  *
  * The format is 1. Unknown fields are ignored; a field that does not parse counts as absent. Pure.
  */
@@ -22,6 +22,7 @@ struct rp_node_record {
 	uint64_t boot;
 	struct rp_endpoint tcp, ktcp; /**< family 0 = none */
 	uint32_t per_peer, shards;
+	bool draining; /**< it gives its queues away */
 	char name[128];
 	char client_url[256]; /**< "http://host:port" */
 	char version[32];     /**< as parsed; format() writes this build's */

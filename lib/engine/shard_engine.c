@@ -391,6 +391,7 @@ static void on_set_limits(struct rp_engine *e, const struct rp_xmsg *m, uint64_t
 	rp_queue_set_limits(e->queues, &limits);
 	rp_deliver_raise_message_bytes(e->deliver, m->value);
 	rp_deliver_set_fallback(e->deliver, m->flags & 1, now_ns);
+	rp_queue_drain(e->queues, m->flags & 2, now_ns);
 }
 
 static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)

@@ -11,7 +11,7 @@
 	} while (0)
 
 struct audit {
-	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own;
+	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own, handing;
 	uint64_t bytes, foreign_buffers;
 };
 
@@ -158,6 +158,7 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 	a->indexed += depth;
 	a->queues++;
 	a->own += q->own;
+	a->handing += q->handing;
 	return NULL;
 }
 
@@ -177,6 +178,6 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
 	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);
 	HOLDS(a.bytes == qs->bytes && a.foreign_buffers == qs->foreign_buffers);
-	HOLDS(a.own == qs->own_count);
+	HOLDS(a.own == qs->own_count && a.handing == qs->handing);
 	return NULL;
 }

@@ -497,7 +497,7 @@ void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		queue_claim(qs, q, now_ns);
 	m->idx = rp_route_idx_pack(q->epoch, ++q->sequence);
 	m->alloc_node = qs->config.node;
-	message_unhand(m);
+	message_unhand(qs, m);
 	message_indexed(qs, m);
 	waiting_insert(qs, m);
 	COUNT(qs, q, indexed);

@@ -46,13 +46,14 @@ void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	queue_work(qs, m->q);
 }
 
-void message_unhand(struct message *m)
+void message_unhand(struct rp_queues *qs, struct message *m)
 {
 	if (!m->handed)
 		return;
 	m->handed = false;
 	RP_ASSERT(m->q->handing > 0);
 	m->q->handing--;
+	qs->handing--;
 }
 
 void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
@@ -61,6 +62,7 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	producer_forget(qs, m);
 	m->handed = true;
 	m->q->handing++;
+	qs->handing++;
 	m->repeat = false;
 	m->target = 0;
 	COUNT(qs, m->q, handed_over);
@@ -559,6 +561,14 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 
 /* ---- a put of this node ---- */
 
+/* A queue that nobody dispatches would begin here. */
+static bool is_new_work(struct rp_queues *qs, struct rp_span name, uint64_t now_ns)
+{
+	struct queue *q = queue_find(qs, name);
+
+	return !q || queue_elect(qs, q, RP_CLAIM_PRODUCER, now_ns) == RP_ELECT_CLAIM;
+}
+
 void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
 	struct rte_mbuf *payload, uint64_t now_ns)
 {
@@ -575,7 +585,7 @@ void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		COUNT_SHARD(qs, puts);
 		COUNT_SHARD(qs, refused_too_large);
 		answer.status = RP_Q_TOO_LARGE;
-	} else if (qs->stopping) {
+	} else if (qs->stopping || (qs->draining && is_new_work(qs, name, now_ns))) {
 		COUNT_SHARD(qs, puts);
 		COUNT_SHARD(qs, refused_stopping);
 		answer.status = RP_Q_STOPPING;

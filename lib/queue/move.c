@@ -25,8 +25,8 @@
 #define MOVE_LOOK_NS (1 * RP_NS_PER_MS)
 /* One who claimed and does not take it keeps it from nobody for longer. */
 #define MOVE_ASKS_MAX 10
-/* A node that stops has so many under way at once. */
-#define MOVES_AT_ONCE 256
+/* A node that drains serves its queues meanwhile: after so many it asks again later. */
+#define DRAIN_ASKS_MAX 12
 
 #define move_of(l) rp_list_entry(l, struct move, link)
 
@@ -87,6 +87,8 @@ static uint64_t move_target(struct rp_queues *qs, struct queue *q)
 	uint32_t best_count = 0, candidates = 0, wanted;
 	uint64_t best = 0;
 
+	if (!qs->stopping && !q->move->claimer && q->move->asks >= DRAIN_ASKS_MAX)
+		return 0;
 	if (q->move->claimer) {
 		const struct peer *p = peer_find(qs, q->move->claimer);
 
@@ -186,7 +188,9 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 	struct queue *q = v->q;
 
 	if (q->own) {
-		v->to = v->claimer && queue_has_host(q) && !v->to ? 0 : move_target(qs, q);
+		bool kept = v->claimer ? queue_has_host(q) && !v->to : !is_leaving(qs);
+
+		v->to = kept ? 0 : move_target(qs, q);
 		v->asks++;
 		if (!v->to) {
 			/* Nobody is there: what comes later is somebody's who claims. */
@@ -211,7 +215,7 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 
 void move_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
-	if (qs->stopping || q->move || !move_get(qs, q))
+	if (is_leaving(qs) || q->move || !move_get(qs, q))
 		return;
 	q->move->claiming = true;
 	move_later(qs, q->move, now_ns);
@@ -223,7 +227,7 @@ static void move_step_claim(struct rp_queues *qs, struct move *v, uint64_t now_n
 	struct queue *q = v->q;
 	struct rp_qmsg m;
 
-	if (qs->stopping || q->own || !queue_has_host(q) ||
+	if (is_leaving(qs) || q->own || !queue_has_host(q) ||
 		queue_elect(qs, q, RP_CLAIM_CONSUMER, now_ns) != RP_ELECT_TAKE_OVER) {
 		move_end(qs, q);
 		return;
@@ -237,7 +241,7 @@ static void receive_end(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	move_end(qs, q);
 	queue_work(qs, q);
-	if (qs->stopping)
+	if (is_leaving(qs))
 		move_begin(qs, q, now_ns);
 }
 
@@ -255,7 +259,7 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 			receive_end(qs, q, now_ns);
 		return;
 	}
-	if (q->dispatcher == from && !q->own && !qs->stopping && m->epoch == q->epoch &&
+	if (q->dispatcher == from && !q->own && !is_leaving(qs) && m->epoch == q->epoch &&
 		qs->peers[0].state == RP_NODE_ONLINE && move_get(qs, q)) {
 		q->move->from = from;
 		q->move->to = q->move->claimer = 0;
@@ -308,7 +312,7 @@ void dispatch_index_bound(
 
 	m->idx = b->idx;
 	m->alloc_node = b->alloc_node;
-	message_unhand(m);
+	message_unhand(qs, m);
 	message_indexed(qs, m);
 	COUNT(qs, q, indexed);
 	foreign_check(qs, m, now_ns);
@@ -346,27 +350,9 @@ bool move_is_between(
 	return ((q->move && q->move->from) || q->handing > 0) && !message_find(qs, q, idx, alloc);
 }
 
-static bool stop_may_go_on(const struct rp_queues *qs)
-{
-	return qs->stopping && qs->stop_cursor <= qs->queue_mask &&
-	       qs->moves_slab.used < MOVES_AT_ONCE;
-}
-
-static void stop_step(struct rp_queues *qs, uint64_t now_ns)
-{
-	for (unsigned i = 0; i < POLL_BUDGET && stop_may_go_on(qs); i++) {
-		struct queue *q = qs->queue_table[qs->stop_cursor++];
-
-		for (; q; q = q->hash_next) {
-			if (q->own || (q->depth > 0 && q->dispatcher))
-				move_begin(qs, q, now_ns);
-		}
-	}
-}
-
 bool move_poll(struct rp_queues *qs, uint64_t now_ns)
 {
-	stop_step(qs, now_ns);
+	leave_step(qs, now_ns);
 	for (unsigned i = 0; i < POLL_BUDGET && !rp_list_empty(&qs->moves); i++) {
 		struct move *v = move_of(qs->moves.next);
 
@@ -384,14 +370,9 @@ bool move_poll(struct rp_queues *qs, uint64_t now_ns)
 
 uint64_t move_next_ns(const struct rp_queues *qs)
 {
-	if (stop_may_go_on(qs))
-		return 0;
-	if (rp_list_empty(&qs->moves))
-		return RP_NEVER;
-	return move_of(qs->moves.next)->at_ns;
-}
+	uint64_t at_ns = leave_next_ns(qs);
 
-bool rp_queue_is_moving(const struct rp_queues *qs)
-{
-	return qs->stopping && (qs->stop_cursor <= qs->queue_mask || !rp_list_empty(&qs->moves));
+	if (rp_list_empty(&qs->moves))
+		return at_ns;
+	return RP_MIN(at_ns, move_of(qs->moves.next)->at_ns);
 }

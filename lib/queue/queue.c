@@ -183,12 +183,6 @@ void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns)
 	qs->wall_offset_ns = wall_minus_now_ns;
 }
 
-void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns)
-{
-	qs->stopping = true;
-	qs->stop_cursor = 0;
-}
-
 void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *limits)
 {
 	qs->config.message_bytes_max = limits->message_bytes_max;
@@ -303,6 +297,9 @@ void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *tot
 		.requests = qs->requests_slab.used,
 		.producers = qs->producers_slab.used,
 		.hosts = qs->hosts.used,
+		.held = (uint32_t)(qs->counters.indexed - qs->counters.acks -
+				   qs->counters.handed_over) +
+			qs->handing,
 		.dispatched = qs->own_count,
 		.bytes = qs->bytes,
 		.counters = qs->counters,

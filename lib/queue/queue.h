@@ -135,6 +135,7 @@ enum rp_queue_end {
 	RP_QUEUE_END_REPLACED, /**< a second watch of the same uuid, here or on another node */
 	RP_QUEUE_END_REMOVED,  /**< its registration was deleted */
 	RP_QUEUE_END_STOPPING,
+	RP_QUEUE_END_DRAINING, /**< the node is drained: it goes on at another one */
 };
 
 /** How a consumer's watch ended, as control saw it. */
@@ -194,6 +195,12 @@ void rp_queue_set_wall_offset(struct rp_queues *qs, int64_t wall_minus_now_ns);
  * nodes that are Online; the rest goes on.
  */
 void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns);
+/**
+ * On: what this node dispatches is handed over to nodes that are Online, as they come; a put for a
+ * queue that nobody dispatches is refused with STOPPING, all else goes on. When no queue is left
+ * its consumers are ended with DRAINING, and the caller refuses new ones. Off: as before.
+ */
+void rp_queue_drain(struct rp_queues *qs, bool on, uint64_t now_ns);
 /** After rp_queue_stop(): something is still to be handed over, and there is a node to take it. */
 bool rp_queue_is_moving(const struct rp_queues *qs);
 /** What may change in a running node; as struct rp_queue_config has it. */
@@ -360,6 +367,7 @@ struct rp_queue_totals {
 	uint32_t queues, messages, consumers, holds, requests,
 		producers;   /**< table entries in use */
 	uint32_t hosts;	     /**< consumers of this node */
+	uint32_t held;	     /**< messages here, or handed over and not taken yet */
 	uint32_t dispatched; /**< queues that this node dispatches */
 	uint64_t bytes;	     /**< of messages here */
 	struct rp_queue_counters counters;

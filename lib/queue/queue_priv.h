@@ -13,7 +13,8 @@
  * forward.c   the producer's node                 host.c      the consumer's host
  * request.c   clients' acknowledges and gets      message.c   what other nodes send
  * poll.c      timers                              move.c      a dispatcher that hands over
- * audit.c     checks for tests                        view.c      consumers, for people
+ * leave.c     a node that stops, or is drained        view.c      consumers, for people
+ * audit.c     checks for tests
  */
 /* clang-format on */
 
@@ -279,9 +280,13 @@ struct rp_queues {
 	bool stopping;
 	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
 	uint64_t order_floor; /**< last order of the queues that ended here */
-	uint32_t stop_cursor; /**< while stopping: buckets of queue_table that were looked at */
+	bool draining;
+	uint32_t leave_cursor;	 /**< while leaving: buckets of queue_table that were looked at */
+	uint32_t leave_hosts;	 /**< while draining: hosts that were looked at */
+	uint64_t leave_again_ns; /**< while draining: both are looked at anew */
 	uint64_t bytes;
 	uint32_t own_count; /**< queues that this node dispatches */
+	uint32_t handing;   /**< messages that were indexed here and are on their way elsewhere */
 	/* What messages may take of the pool's buffers. */
 	uint32_t buffer_room; /**< bytes of one */
 	uint32_t reserve;     /**< that they leave to others */
@@ -327,6 +332,12 @@ static inline uint64_t wall_us(const struct rp_queues *qs, uint64_t now_ns)
 static inline bool is_self(const struct rp_queues *qs, uint64_t node)
 {
 	return node == qs->config.node;
+}
+
+/** It stops or is drained: it gives its queues away, and takes none. */
+static inline bool is_leaving(const struct rp_queues *qs)
+{
+	return qs->stopping || qs->draining;
 }
 
 static inline struct rp_span queue_name(const struct queue *q)
@@ -493,7 +504,7 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
  */
 bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** It is not on its way to a newer dispatcher any more. */
-void message_unhand(struct message *m);
+void message_unhand(struct rp_queues *qs, struct message *m);
 bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);
@@ -530,6 +541,11 @@ void dispatch_index_bound(
 bool move_is_between(
 	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
 bool move_poll(struct rp_queues *qs, uint64_t now_ns);
+
+/* leave.c */
+/** A step of what a node that leaves has to do, bounded; and when the next is due. */
+void leave_step(struct rp_queues *qs, uint64_t now_ns);
+uint64_t leave_next_ns(const struct rp_queues *qs);
 uint64_t move_next_ns(const struct rp_queues *qs);
 
 /* host.c */

@@ -112,7 +112,7 @@ bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		consumer_update(qs, c);
 	}
 	queue_work(qs, q);
-	if (qs->stopping)
+	if (is_leaving(qs))
 		move_begin(qs, q, now_ns);
 	return true;
 }
@@ -126,7 +126,7 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	struct rp_list *n;
 
 	COUNT(qs, q, losses);
-	if (q->move && (q->move->to || qs->stopping) && !q->move->from)
+	if (q->move && (q->move->to || is_leaving(qs)) && !q->move->from)
 		move_all(qs, q, now_ns);
 	else
 		move_end(qs, q);

@@ -44,8 +44,8 @@ struct rte_mbuf;
 	                        SNAPSHOT_DONE */                                                   \
 	X(SET_LIMITS, N)     /* value = bytes of a message, count = messages and idx = bytes of a  \
 	                        queue, revision = ns a consumer may take to return, token = ns    \
-	                        until an idle queue ends, node = ns of spinning, flags = 1: unary  \
-	                        fallback */                                                        \
+	                        until an idle queue ends, node = ns of spinning, flags: 1 unary    \
+	                        fallback, 2 the node is drained */                                 \
 	X(TAP, R)            /* pointer = struct rp_tap_config (what it points at is borrowed until  \
 	                        it is off), NULL = off; token. SNAPSHOT_DONE */                    \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \

@@ -47,6 +47,14 @@ void fire_sha(const uint8_t *data, size_t length, uint8_t sha[SHA_BYTES])
 	RP_ASSERT(mbedtls_sha256_ret(length ? data : &none, length, sha, 0) == 0);
 }
 
+unsigned fire_other_node(const struct fire *f, unsigned node, unsigned channel)
+{
+	for (unsigned i = 1; i < f->o.nodes; i++)
+		if (f->channels[(node + i) % f->o.nodes][channel].ready)
+			return (node + i) % f->o.nodes;
+	return (node + 1) % f->o.nodes;
+}
+
 /* ---- channels ---- */
 
 static void redial(void *ctx)
@@ -66,15 +74,15 @@ static void on_state(struct rp_grpc_channel *grpc, enum rp_grpc_channel_state st
 		return;
 	if (c->fire->o.victim == (int)c->node && c->fire->running)
 		fire_slots_victim_gone(c->fire);
-	else if (c->fire->o.victim != (int)c->node)
+	else if (c->fire->o.victim != (int)c->node && !c->fire->o.roam)
 		fire_fault(c->fire, "connection %u to node %u: %s", c->index, c->node, reason);
-	if (!c->fire->stopping || c->fire->o.victim >= 0)
+	if (!c->fire->stopping || fire_may_go(c->fire))
 		rp_loop_timer_in(c->fire->loop, &c->redial, REDIAL_NS);
 }
 
 static void channels_create(struct fire *f)
 {
-	for (unsigned i = 0; i < NODES * CHANNELS; i++) {
+	for (unsigned i = 0; i < f->o.nodes * CHANNELS; i++) {
 		struct channel *c = &f->channels[i / CHANNELS][i % CHANNELS];
 		struct rp_grpc_channel_config config = rp_grpc_channel_config_default();
 
@@ -97,14 +105,14 @@ static bool channels_ready(struct fire *f)
 {
 	bool ready = true;
 
-	for (unsigned i = 0; i < NODES * CHANNELS; i++)
+	for (unsigned i = 0; i < f->o.nodes * CHANNELS; i++)
 		ready = ready && f->channels[i / CHANNELS][i % CHANNELS].ready;
 	return ready;
 }
 
 static void channels_destroy(struct fire *f)
 {
-	for (unsigned i = 0; i < NODES * CHANNELS; i++) {
+	for (unsigned i = 0; i < f->o.nodes * CHANNELS; i++) {
 		struct channel *c = &f->channels[i / CHANNELS][i % CHANNELS];
 
 		rp_grpc_channel_destroy(c->grpc);
@@ -144,12 +152,14 @@ static void progress_print(struct fire *f)
 
 	printf("t=%.2f started=%" PRIu64 " put=%" PRIu64 " received=%" PRIu64 " crossed=%" PRIu64
 	       " acked=%" PRIu64 " in_flight=%" PRIu64 " retries=%" PRIu64 " unknown=%" PRIu64
-	       " put0=%" PRIu64 " put1=%" PRIu64 " received0=%" PRIu64 " received1=%" PRIu64
-	       " crossed0=%" PRIu64 " crossed1=%" PRIu64 " consumers=%u faults=%u\n",
+	       " put0=%" PRIu64 " put1=%" PRIu64 " put2=%" PRIu64 " received0=%" PRIu64
+	       " received1=%" PRIu64 " received2=%" PRIu64 " roamed=%" PRIu64 " crossed0=%" PRIu64
+	       " crossed1=%" PRIu64 " consumers=%u faults=%u\n",
 		(double)(rp_loop_now_ns(f->loop) - f->begin_ns) / 1e9, t->started, t->put,
 		t->received, t->crossed, t->acked, fire_in_flight(f), t->put_retries, t->unknown,
-		t->put_at[0], t->put_at[1], t->received_at[0], t->received_at[1], t->crossed_to[0],
-		t->crossed_to[1], f->consumers_open, f->faults);
+		t->put_at[0], t->put_at[1], t->put_at[2], t->received_at[0], t->received_at[1],
+		t->received_at[2], t->roamed, t->crossed_to[0], t->crossed_to[1], f->consumers_open,
+		f->faults);
 	fflush(stdout);
 }
 
@@ -186,9 +196,9 @@ static uint64_t missing(struct fire *f, bool tell)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < f->o.queues * NODES; i++) {
-		struct queue *q = &f->queues[i / NODES];
-		struct slot *s = &q->slots[i % NODES];
+	for (uint32_t i = 0; i < f->o.queues * f->o.nodes; i++) {
+		struct queue *q = &f->queues[i / f->o.nodes];
+		struct slot *s = &q->slots[i % f->o.nodes];
 
 		for (uint32_t k = 0; k < s->count; k++) {
 			if (!is_missing(f, q, &s->messages[k]))
@@ -206,7 +216,7 @@ static bool is_over(struct fire *f)
 {
 	const struct tally *t = &f->tally;
 
-	if (!f->stopping && f->o.victim < 0 && t->acked == f->o.messages)
+	if (!f->stopping && !fire_may_go(f) && t->acked == f->o.messages)
 		return true;
 	if (!f->stopping)
 		return false;
@@ -240,7 +250,7 @@ static void verdict(struct fire *f)
 	double seconds = (double)(rp_loop_now_ns(f->loop) - f->begin_ns) / 1e9;
 	uint64_t lost = missing(f, true);
 
-	if (f->o.victim < 0 && (t->put != f->o.messages || t->received != t->put ||
+	if (!fire_may_go(f) && (t->put != f->o.messages || t->received != t->put ||
 				       t->acked != t->put || t->again != 0))
 		fire_fault(f,
 			"of %u messages %" PRIu64 " were put, %" PRIu64 " received, %" PRIu64
@@ -250,10 +260,10 @@ static void verdict(struct fire *f)
 	printf("result seconds=%.2f put=%" PRIu64 " received=%" PRIu64 " crossed=%" PRIu64
 	       " acked=%" PRIu64 " missing=%" PRIu64 " again=%" PRIu64 " unknown=%" PRIu64
 	       " put_retries=%" PRIu64 " ack_retries=%" PRIu64 " ack_nothing=%" PRIu64
-	       " in_flight_max=%" PRIu64 " in_flight_mean=%" PRIu64 " put_us_mean=%" PRIu64
-	       " put_us_max=%" PRIu64 " rate=%.0f faults=%u\n",
+	       " roamed=%" PRIu64 " in_flight_max=%" PRIu64 " in_flight_mean=%" PRIu64
+	       " put_us_mean=%" PRIu64 " put_us_max=%" PRIu64 " rate=%.0f faults=%u\n",
 		seconds, t->put, t->received, t->crossed, t->acked, lost, t->again, t->unknown,
-		t->put_retries, t->ack_retries, t->ack_nothing, f->in_flight_max,
+		t->put_retries, t->ack_retries, t->ack_nothing, t->roamed, f->in_flight_max,
 		f->in_flight_samples ? f->in_flight_sum / f->in_flight_samples : 0,
 		t->put ? t->put_ns_sum / t->put / 1000 : 0, t->put_ns_max / 1000,
 		(double)t->put / seconds, f->faults);
@@ -267,7 +277,7 @@ static void run(struct fire *f)
 	f->begin_ns = f->allowance_ns = rp_loop_now_ns(f->loop);
 	f->running = true;
 	rp_loop_fd_setup(&f->input, on_input, f);
-	if (f->o.victim >= 0)
+	if (fire_may_go(f))
 		rp_loop_fd_add(f->loop, &f->input, STDIN_FILENO, EPOLLIN);
 	tick(f);
 	progress(f);
@@ -278,10 +288,11 @@ static void run(struct fire *f)
 
 static void usage(void)
 {
-	fputs("usage: fire --endpoint HOST:PORT --endpoint HOST:PORT [--messages N] [--queues N]\n"
+	fputs("usage: fire --endpoint HOST:PORT (two or three) [--messages N] [--queues N]\n"
 	      "            [--large N] [--large-bytes N] [--small-bytes N] [--in-flight N]\n"
 	      "            [--rate N] [--hold-ms N] [--drain-ms N] [--seed N] [--prefix NAME]\n"
-	      "            [--victim 0|1: until standard input ends, that node may go]\n",
+	      "            [--victim 0|1: until standard input ends, that node may go]\n"
+	      "            [--roam: until standard input ends, nodes go one after the other]\n",
 		stderr);
 	exit(2);
 }
@@ -293,12 +304,12 @@ static void parse(struct options *o, int argc, char **argv)
 		{"large-bytes", 1, NULL, 'L'}, {"small-bytes", 1, NULL, 's'},
 		{"in-flight", 1, NULL, 'f'}, {"rate", 1, NULL, 'r'}, {"hold-ms", 1, NULL, 'h'},
 		{"drain-ms", 1, NULL, 'd'}, {"seed", 1, NULL, 'S'}, {"prefix", 1, NULL, 'p'},
-		{"victim", 1, NULL, 'v'}, {0}};
+		{"victim", 1, NULL, 'v'}, {"roam", 0, NULL, 'R'}, {0}};
 	unsigned endpoints = 0;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
-		uint64_t n = c == '?' ? 0 : strtoull(optarg, NULL, 10);
+		uint64_t n = c == '?' || c == 'R' ? 0 : strtoull(optarg, NULL, 10);
 
 		if (c == 'e' && endpoints < NODES)
 			o->endpoint[endpoints++] = optarg;
@@ -326,13 +337,17 @@ static void parse(struct options *o, int argc, char **argv)
 			o->prefix = optarg;
 		else if (c == 'v')
 			o->victim = (int)n;
+		else if (c == 'R')
+			o->roam = true;
 		else
 			usage();
 	}
-	if (endpoints != NODES || o->queues == 0 || o->large > o->messages / 2 || o->victim > 1)
+	o->nodes = endpoints;
+	if (endpoints < 2 || (o->roam && o->victim >= 0) || o->queues == 0 ||
+		o->large > o->messages / 2 || o->victim > 1)
 		usage();
 	/* The load with a victim ends when it is told to. */
-	if (o->victim >= 0)
+	if (o->victim >= 0 || o->roam)
 		o->messages = UINT32_MAX;
 }
 

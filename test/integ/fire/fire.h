@@ -2,13 +2,16 @@
 #pragma once
 
 /*
- * A load of queue messages on two nodes, by their etcd API, that knows what has to come of it.
+ * A load of queue messages on two or three nodes, by their etcd API, that knows what has to come of
+ * it.
  *
- * Each queue has one producer at each node and consumers by its kind (its number modulo 4): at node
- * 1 only, at node 0 only, at both with node 0 first, at both with node 1 first. So messages cross
- * the link as FORWARD and as DELIVER, both ways. A producer has one put on its way at a time: what
- * it put is in order at its node. Consumers check SHA-256, the order by producer, that nothing
- * comes twice, and acknowledge late enough to keep `in_flight` messages under way.
+ * Each queue has one producer at each node and consumers by its kind (its number modulo 4): of two
+ * nodes at node 1 only, at node 0 only, at both with node 0 first, at both with node 1 first; of
+ * three each node is the first in turn. So messages cross the links as FORWARD and as DELIVER, both
+ * ways. With --roam a node may say that it goes, and its consumers go on at the next one. A
+ * producer has one put on its way at a time: what it put is in order at its node. Consumers check
+ * SHA-256, the order by producer, that nothing comes twice, and acknowledge late enough to keep
+ * `in_flight` messages under way.
  */
 
 #include <stdbool.h>
@@ -19,7 +22,7 @@
 #include <grpc/client.h>
 #include <grpc/loop.h>
 
-#define NODES 2
+#define NODES 3 /* at most */
 #define PUT_CHANNELS 2
 #define FIRST_CHANNEL_OF_WATCHES PUT_CHANNELS
 #define WATCH_CHANNELS 2
@@ -29,6 +32,7 @@
 
 struct options {
 	const char *endpoint[NODES];
+	unsigned nodes;
 	const char *prefix; /* of the queues' names */
 	uint32_t messages, queues, large, large_bytes, small_bytes;
 	uint32_t in_flight, rate; /* messages; messages a second, 0 = as fast as it goes */
@@ -36,6 +40,7 @@ struct options {
 	uint64_t seed;
 	uint64_t drain_ns; /* time for what is left at the end */
 	int victim;	   /* the node that may go and come back; -1: none may */
+	bool roam;	   /* nodes go in order, one after the other, and lose nothing */
 };
 
 enum message_state {
@@ -86,6 +91,7 @@ struct consumer {
 	struct rp_loop_timer reopen, look;
 	bool open;
 	bool known;	     /* the other node knows the dispatcher */
+	int64_t revision;    /* of the last event: with --roam it goes on behind it */
 	int64_t last[NODES]; /* sequence of each producer, -1 = none */
 };
 
@@ -107,12 +113,14 @@ struct receipt {
 	uint32_t number;
 	uint64_t received_ns;
 	bool retried;
+	unsigned tries;
 	struct rp_loop_timer again;
 	char key[];
 };
 
 struct tally {
 	uint64_t started, put, unknown, put_retries, received, crossed, acked, ack_retries, again;
+	uint64_t roamed; /* consumers that went to another node */
 	uint64_t put_at[NODES], received_at[NODES], crossed_to[NODES];
 	uint64_t ack_nothing; /* acknowledges answered deleted = 0 */
 	uint64_t put_ns_max, put_ns_sum;
@@ -143,6 +151,13 @@ struct fire {
 __attribute__((format(printf, 2, 3))) void fire_fault(struct fire *f, const char *format, ...);
 
 uint64_t fire_in_flight(const struct fire *f);
+/** Nodes may go: the load lasts until it is told to end. */
+static inline bool fire_may_go(const struct fire *f)
+{
+	return f->o.victim >= 0 || f->o.roam;
+}
+/** With --roam: a node other than that one, which can be talked to if there is one. */
+unsigned fire_other_node(const struct fire *f, unsigned node, unsigned channel);
 /** SHA-256 of `length` bytes. */
 void fire_sha(const uint8_t *data, size_t length, uint8_t sha[SHA_BYTES]);
 

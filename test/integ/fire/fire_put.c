@@ -42,7 +42,7 @@ static void slot_wait(struct slot *s)
 
 	if (s->busy || f->stopping || rp_loop_timer_armed(&s->again) || !rp_list_empty(&s->waiting))
 		return;
-	if (f->o.victim < 0 ? s->next == s->count : s->open >= OPEN_MAX)
+	if (!fire_may_go(f) ? s->next == s->count : s->open >= OPEN_MAX)
 		return;
 	rp_list_push_back(&f->waiting, &s->waiting);
 }
@@ -57,26 +57,26 @@ static void slot_again(void *ctx)
 
 void fire_slots_create(struct fire *f)
 {
-	uint32_t all = f->o.queues * NODES;
+	uint32_t all = f->o.queues * f->o.nodes;
 
 	rp_list_init(&f->waiting);
 	for (uint32_t i = 0; i < all; i++) {
-		struct queue *q = &f->queues[i / NODES];
-		struct slot *s = &q->slots[i % NODES];
+		struct queue *q = &f->queues[i / f->o.nodes];
+		struct slot *s = &q->slots[i % f->o.nodes];
 
 		s->fire = f;
 		s->queue = q;
-		s->node = i % NODES;
+		s->node = i % f->o.nodes;
 		rp_list_init(&s->waiting);
 		rp_loop_timer_setup(&s->again, slot_again, s);
 	}
-	if (f->o.victim < 0)
+	if (!fire_may_go(f))
 		for (uint32_t i = 0; i < f->o.messages; i++)
-			message_add(&f->queues[i % f->o.queues].slots[i / f->o.queues % NODES],
+			message_add(&f->queues[i % f->o.queues].slots[i / f->o.queues % f->o.nodes],
 				draw_size(f));
-	for (uint32_t i = 0; f->o.victim < 0 && i < f->o.large;) {
+	for (uint32_t i = 0; !fire_may_go(f) && i < f->o.large;) {
 		struct slot *s = &f->queues[rp_rand_below(&f->rand, f->o.queues)]
-					  .slots[rp_rand_below(&f->rand, NODES)];
+					  .slots[rp_rand_below(&f->rand, f->o.nodes)];
 		struct message *m =
 			s->count ? &s->messages[rp_rand_below(&f->rand, s->count)] : NULL;
 
@@ -86,7 +86,7 @@ void fire_slots_create(struct fire *f)
 		i++;
 	}
 	for (uint32_t i = 0; i < all; i++)
-		slot_wait(&f->queues[i / NODES].slots[i % NODES]);
+		slot_wait(&f->queues[i / f->o.nodes].slots[i % f->o.nodes]);
 }
 
 void fire_slot_received(struct slot *s)
@@ -98,20 +98,20 @@ void fire_slot_received(struct slot *s)
 
 void fire_slots_victim_gone(struct fire *f)
 {
-	for (uint32_t i = 0; i < f->o.queues * NODES; i++) {
-		struct queue *q = &f->queues[i / NODES];
+	for (uint32_t i = 0; i < f->o.queues * f->o.nodes; i++) {
+		struct queue *q = &f->queues[i / f->o.nodes];
 
 		if (q->first != (unsigned)f->o.victim)
 			continue;
-		q->slots[i % NODES].open = 0;
-		slot_wait(&q->slots[i % NODES]);
+		q->slots[i % f->o.nodes].open = 0;
+		slot_wait(&q->slots[i % f->o.nodes]);
 	}
 }
 
 void fire_slots_destroy(struct fire *f)
 {
-	for (uint32_t i = 0; i < f->o.queues * NODES; i++) {
-		struct slot *s = &f->queues[i / NODES].slots[i % NODES];
+	for (uint32_t i = 0; i < f->o.queues * f->o.nodes; i++) {
+		struct slot *s = &f->queues[i / f->o.nodes].slots[i % f->o.nodes];
 
 		rp_loop_timer_cancel(&s->again);
 		free(s->messages);
@@ -132,6 +132,18 @@ static void fill(struct slot *s, uint32_t number, uint8_t *out, uint32_t size)
 
 static void slot_put(struct slot *s);
 
+/* A node that goes said so itself, or nobody was there: the put was not taken. */
+static bool is_refusal(const char *text)
+{
+	static const char *const texts[] = {"the node is stopping or draining", "server stopped",
+		"Connection refused", "not connected", "REFUSED_STREAM"};
+	bool is = false;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(texts); i++)
+		is = is || strstr(text, texts[i]);
+	return is;
+}
+
 static void put_done(
 	void *ctx, enum rp_grpc_code code, const char *text, const uint8_t *data, size_t length)
 {
@@ -149,7 +161,10 @@ static void put_done(
 		f->tally.put_at[s->node]++;
 		f->tally.put_ns_sum += took;
 		f->tally.put_ns_max = took > f->tally.put_ns_max ? took : f->tally.put_ns_max;
-	} else if (f->o.victim >= 0) {
+	} else if (fire_may_go(f) && !(f->o.roam && is_refusal(text))) {
+		if (f->o.roam)
+			fprintf(stderr, "put at node %u, outcome not known: %s: %s\n", s->node,
+				rp_grpc_code_name(code), text);
 		m->state = MESSAGE_UNKNOWN;
 		s->next++;
 		f->tally.unknown++;
@@ -199,8 +214,8 @@ static void slot_put(struct slot *s)
 	s->sent_ns = rp_loop_now_ns(f->loop);
 	f->tally.started++;
 	rp_grpc_channel_unary(c->grpc, "/etcdserverpb.KV/Put", NULL, 0,
-		f->o.victim >= 0 ? s->sent_ns + VICTIM_PUT_NS : RP_NEVER, f->packed, length,
-		put_done, s);
+		fire_may_go(f) ? s->sent_ns + VICTIM_PUT_NS : RP_NEVER, f->packed, length, put_done,
+		s);
 }
 
 void fire_put_more(struct fire *f)
@@ -216,7 +231,7 @@ void fire_put_more(struct fire *f)
 		f->allowance_ns = now;
 	}
 	while (!rp_list_empty(&f->waiting) && (!f->o.rate || f->allowance >= 1) &&
-		(f->o.victim >= 0 || fire_in_flight(f) < 2 * (uint64_t)f->o.in_flight)) {
+		(fire_may_go(f) || fire_in_flight(f) < 2 * (uint64_t)f->o.in_flight)) {
 		struct rp_list *n = rp_list_pop_front(&f->waiting);
 
 		f->allowance -= 1;

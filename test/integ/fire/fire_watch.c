@@ -11,6 +11,7 @@
 #include <base/assert.h>
 
 #define RETRY_NS (50 * RP_NS_PER_MS)
+#define ROAM_ACK_NS (10 * RP_NS_PER_S)
 
 /* ---- acknowledges ---- */
 
@@ -44,7 +45,7 @@ static void ack_done(
 {
 	struct receipt *r = ctx;
 	struct fire *f = r->fire;
-	bool may_fail = f->o.victim >= 0;
+	bool may_fail = f->o.victim >= 0, gone = code == RP_GRPC_UNAVAILABLE;
 	int64_t deleted = code == RP_GRPC_OK ? deleted_of(data, length) : 0;
 
 	f->acks_open--;
@@ -55,9 +56,10 @@ static void ack_done(
 		f->tally.acked += m->acked == 0;
 		f->tally.ack_nothing += deleted == 0;
 		m->acked++;
-	} else if (code == RP_GRPC_UNAVAILABLE && !f->stopping && !may_fail) {
+	} else if (gone && !may_fail && (!f->stopping || f->o.roam)) {
 		f->tally.ack_retries++;
 		r->retried = true;
+		r->tries++;
 		f->acks_open++;
 		rp_loop_timer_in(f->loop, &r->again, RETRY_NS);
 		return;
@@ -76,13 +78,18 @@ static void ack_send(struct receipt *r)
 	struct fire *f = r->fire;
 	Etcdserverpb__DeleteRangeRequest q = ETCDSERVERPB__DELETE_RANGE_REQUEST__INIT;
 	uint8_t packed[512];
+	unsigned node = r->consumer->node;
 	size_t length;
 
+	/* Any node passes it on. */
+	if (r->tries % 2 == 1)
+		node = fire_other_node(f, node, ACK_CHANNEL);
 	q.key.data = (uint8_t *)r->key;
 	q.key.len = strlen(r->key);
 	length = etcdserverpb__delete_range_request__pack(&q, packed);
-	rp_grpc_channel_unary(f->channels[r->consumer->node][ACK_CHANNEL].grpc,
-		"/etcdserverpb.KV/DeleteRange", NULL, 0, RP_NEVER, packed, length, ack_done, r);
+	rp_grpc_channel_unary(f->channels[node][ACK_CHANNEL].grpc, "/etcdserverpb.KV/DeleteRange",
+		NULL, 0, f->o.roam ? rp_loop_now_ns(f->loop) + ROAM_ACK_NS : RP_NEVER, packed,
+		length, ack_done, r);
 }
 
 void fire_ack_more(struct fire *f)
@@ -117,7 +124,7 @@ static struct slot *slot_of(struct consumer *k, const char *key, uint32_t *numbe
 	if (strncmp(key, watched, (size_t)length) != 0)
 		return NULL;
 	if (sscanf(key + length, "%" SCNu64 "/%u-%" SCNu32 "%n", &idx, &node, number, &end) != 3 ||
-		key[length + end] != '\0' || node >= NODES ||
+		key[length + end] != '\0' || node >= k->fire->o.nodes ||
 		*number >= k->queue->slots[node].count)
 		return NULL;
 	return &k->queue->slots[node];
@@ -170,6 +177,10 @@ static void on_event(struct consumer *k, const Mvccpb__Event *e)
 	memcpy(r->key, e->kv->key.data, e->kv->key.len);
 	r->key[e->kv->key.len] = '\0';
 	s = slot_of(k, r->key, &r->number);
+	if (e->kv->mod_revision <= k->revision && f->o.roam)
+		fire_fault(f, "%s: revision %" PRId64 " after %" PRId64, r->key,
+			e->kv->mod_revision, k->revision);
+	k->revision = e->kv->mod_revision;
 	if (!s || e->type != MVCCPB__EVENT__EVENT_TYPE__PUT) {
 		if (f->o.victim < 0 || !s)
 			fire_fault(f, "%s %s: not expected", s ? "DELETE of" : "key", r->key);
@@ -179,6 +190,7 @@ static void on_event(struct consumer *k, const Mvccpb__Event *e)
 	check_message(k, s, r->number, e->kv, r->key);
 	r->fire = f;
 	r->retried = false;
+	r->tries = 0;
 	r->consumer = k;
 	r->slot = s;
 	r->received_ns = rp_loop_now_ns(f->loop);
@@ -220,7 +232,7 @@ static void look(void *ctx)
 
 	q.key.len = (size_t)snprintf(key, sizeof(key), "/q/%s", k->queue->name);
 	q.key.data = (uint8_t *)key;
-	rp_grpc_channel_unary(k->fire->channels[!k->node][ACK_CHANNEL].grpc,
+	rp_grpc_channel_unary(k->fire->channels[(k->node + 1) % k->fire->o.nodes][ACK_CHANNEL].grpc,
 		"/etcdserverpb.KV/Range", NULL, 0, RP_NEVER, packed,
 		etcdserverpb__range_request__pack(&q, packed), on_look, k);
 }
@@ -243,7 +255,7 @@ static void on_message(
 			look(k);
 	}
 	if (a->canceled) {
-		if (f->o.victim < 0)
+		if (!fire_may_go(f))
 			fire_fault(
 				f, "watch of %s cancelled: %s", k->queue->name, a->cancel_reason);
 		rp_grpc_client_call_half_close(call);
@@ -263,13 +275,18 @@ static void on_finish(
 		k->fire->consumers_open--;
 	k->open = false;
 	k->call = NULL;
-	if (k->fire->o.victim < 0) {
+	if (!fire_may_go(k->fire)) {
 		fire_fault(k->fire, "watch of %s at node %u ended: %s: %s", k->queue->name, k->node,
 			rp_grpc_code_name(code), text);
 		return;
 	}
-	if (!k->fire->stopping)
-		rp_loop_timer_in(k->fire->loop, &k->reopen, 4 * RETRY_NS);
+	if (k->fire->o.roam) {
+		k->node = fire_other_node(k->fire, k->node,
+			FIRST_CHANNEL_OF_WATCHES + k->queue->number % WATCH_CHANNELS);
+		k->fire->tally.roamed++;
+	}
+	if (!k->fire->stopping || k->fire->o.roam)
+		rp_loop_timer_in(k->fire->loop, &k->reopen, (k->fire->o.roam ? 1 : 4) * RETRY_NS);
 }
 
 static const struct rp_grpc_client_ops watch_ops = {
@@ -287,7 +304,10 @@ static void consumer_open(struct consumer *k)
 
 	if (k->call)
 		return;
-	k->last[0] = k->last[1] = -1;
+	if (!f->o.roam || k->revision == 0)
+		memset(k->last, 0xff, sizeof(k->last));
+	else
+		w.start_revision = k->revision + 1;
 	w.key.len =
 		(size_t)snprintf(key, sizeof(key), "/q/%s/consumer/%s", k->queue->name, k->uuid);
 	w.key.data = (uint8_t *)key;
@@ -320,13 +340,13 @@ void fire_consumers_create(struct fire *f)
 		struct queue *q = &f->queues[i];
 
 		q->consumer_count = q->kind < 2 ? 1 : 2;
-		q->first = q->kind == 0 || q->kind == 3;
+		q->first = f->o.nodes == 2 ? q->kind == 0 || q->kind == 3 : i % f->o.nodes;
 		for (unsigned c = 0; c < q->consumer_count; c++) {
 			struct consumer *k = &q->consumers[c];
 
 			k->fire = f;
 			k->queue = q;
-			k->node = c == 0 ? q->first : !q->first;
+			k->node = (q->first + c) % f->o.nodes;
 			uuid_make(f, k->uuid);
 			rp_loop_timer_setup(&k->reopen, consumer_reopen, k);
 			rp_loop_timer_setup(&k->look, look, k);

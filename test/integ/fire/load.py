@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load client `fire` on two nodes, with its progress as it comes."""
+"""The load client `fire` on two or three nodes, with its progress as it comes."""
 import os
 import subprocess
 import sys
@@ -20,7 +20,7 @@ class Load:
         for n in nodes:
             command += ["--endpoint", n.client]
         for name, value in options.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
+            command += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
         self.last, self.result, self.ended = {}, None, False
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)

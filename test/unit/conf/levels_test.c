@@ -9,7 +9,7 @@
 
 static void test_levels(void **state)
 {
-	char *items[] = {"tcp=debug", "nonsense", "link=loud", "tcp=trace"};
+	const char *items[] = {"tcp=debug", "nonsense", "link=loud", "tcp=trace"};
 	struct rp_conf conf = {.log_level = RP_LOG_WARNING};
 
 	conf.log_levels.items = items;

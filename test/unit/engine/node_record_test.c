@@ -17,6 +17,7 @@ static void a_record_comes_back_as_it_was(void **state)
 				      .ktcp = {.family = 6, .port = 7401, .addr = {0xfd, [15] = 1}},
 				      .per_peer = 1,
 				      .shards = 4,
+				      .draining = true,
 				      .name = "a;b",
 				      .client_url = "http://10.0.0.1:2379"},
 			      back = {.node = 7};
@@ -27,6 +28,7 @@ static void a_record_comes_back_as_it_was(void **state)
 	assert_int_equal(rp_node_record_parse(&back, text, (size_t)n), 0);
 	assert_int_equal(back.boot, 99);
 	assert_int_equal(back.shards, 4);
+	assert_true(back.draining);
 	assert_memory_equal(&back.tcp, &r.tcp, sizeof(r.tcp));
 	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));
 	assert_string_equal(back.name, "a_b");
@@ -45,6 +47,7 @@ static void what_does_not_parse_is_absent(void **state)
 	assert_int_equal(r.ktcp.family, 0);
 	assert_int_equal(r.per_peer, 0);
 	assert_int_equal(r.shards, 2);
+	assert_false(r.draining);
 	assert_int_equal(r.node, 3);
 	assert_int_equal(rp_node_record_parse(&r, "2;boot=5", 8), -EINVAL);
 	assert_int_equal(rp_node_record_parse(&r, "1;tcp=1.2.3.4:5", 15), -EINVAL);

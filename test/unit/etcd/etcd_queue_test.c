@@ -43,7 +43,7 @@ static const struct status_row status_rows[] = {
 		"queue \"jobs\": queue is full: dpdk.memory_mib"},
 	{RP_Q_NO_DISPATCHER, RP_GRPC_UNAVAILABLE, "queue \"jobs\": no dispatcher can be reached"},
 	{RP_Q_UNREACHABLE, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the peer cannot be reached"},
-	{RP_Q_STOPPING, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the node is stopping"},
+	{RP_Q_STOPPING, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the node is stopping or draining"},
 	{RP_Q_MOVED, RP_GRPC_UNAVAILABLE, "queue \"jobs\": the dispatcher has moved"},
 	{RP_Q_NO_CONSUMER, RP_GRPC_FAILED_PRECONDITION, "queue \"jobs\": no consumer"},
 	{RP_Q_DUPLICATE, RP_GRPC_ALREADY_EXISTS, "queue \"jobs\": already taken"},
