@@ -229,17 +229,13 @@ static int64_t count_keys(
 
 static bool is_empty(struct client *c)
 {
-	static const char own[] = "/_ringpost/", behind[] = "/_ringpost0";
-	int64_t below = count_keys(c, "\0", 1, own, sizeof(own) - 1);
-	int64_t above = below < 0 ? -1 : count_keys(c, behind, sizeof(behind) - 1, "\0", 1);
+	int64_t count = count_keys(c, "\0", 1, "\0", 1);
 
-	if (above < 0)
-		return false;
-	if (below + above > 0)
+	if (count > 0)
 		fprintf(stderr,
 			"ringpostctl: the node has %" PRId64 " keys: restore wants an empty one\n",
-			below + above);
-	return below + above == 0;
+			count);
+	return count == 0;
 }
 
 /* Grants what keys refer to, with the full time, as etcd does after a restart. */

@@ -351,8 +351,6 @@ static int create_control(struct rp_ctl *ctl)
 	memcpy(config.cluster_uuid, ctl->config.cluster_uuid, sizeof(config.cluster_uuid));
 	if (c->kv.initial_revision == RP_CONF_AUTO_U64)
 		config.kv.initial_revision = (int64_t)ctl_now(ctl).wall_us;
-	/* The node's own record is the first write, so that clients begin where etcd's do. */
-	config.kv.initial_revision--;
 	ctl->control = rp_control_create(&config, &ctl_control_ops, ctl);
 	return ctl->control ? 0 : -errno;
 }

@@ -128,6 +128,44 @@ static void metrics_mvcc(struct rp_ctl *ctl, struct rp_metrics *m)
 		e.auth_bad_tokens, false);
 }
 
+/* By the names of go-grpc-prometheus, which etcd's server is built with. */
+static void metrics_method(
+	void *ctx, const struct rp_grpc_method *method, const struct rp_grpc_method_stats *stats)
+{
+	static const char *const kinds[] = {[RP_GRPC_UNARY] = "unary",
+		[RP_GRPC_CLIENT_STREAM] = "client_stream",
+		[RP_GRPC_SERVER_STREAM] = "server_stream",
+		[RP_GRPC_BIDI] = "bidi_stream"};
+	static const char *const codes[RP_GRPC_CODE_COUNT] = {"OK", "Canceled", "Unknown",
+		"InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+		"PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted",
+		"OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+		"Unauthenticated"};
+	const char *name = strrchr(method->path, '/') + 1;
+	int service = (int)(name - method->path) - 2;
+	struct rp_metrics *m = ctx;
+	char labels[256], whole[320];
+
+	if (stats->started == 0)
+		return;
+	snprintf(labels, sizeof(labels),
+		"grpc_method=\"%s\",grpc_service=\"%.*s\",grpc_type=\"%s\"", name, service,
+		method->path + 1, kinds[method->kind]);
+	rp_metrics_add_as(
+		m, "grpc_server_started", "calls that began", labels, stats->started, false);
+	rp_metrics_add_as(m, "grpc_server_msg_received", "messages of clients", labels,
+		stats->messages_in, false);
+	rp_metrics_add_as(m, "grpc_server_msg_sent", "messages to clients", labels,
+		stats->messages_out, false);
+	for (int i = 0; i < RP_GRPC_CODE_COUNT; i++) {
+		if (stats->handled[i] == 0)
+			continue;
+		snprintf(whole, sizeof(whole), "grpc_code=\"%s\",%s", codes[i], labels);
+		rp_metrics_add_as(m, "grpc_server_handled", "calls that ended", whole,
+			stats->handled[i], false);
+	}
+}
+
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)
 {
 	struct rp_grpc_server_stats g = rp_grpc_server_stats(ctl->server);
@@ -153,6 +191,7 @@ void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)
 	rp_metrics_add_as(m, "etcd_cluster_version", "version of the cluster", labels, 1, true);
 	snprintf(labels, sizeof(labels), "server_id=\"%" PRIx64 "\"", ctl->config.self.node);
 	rp_metrics_add_as(m, "etcd_server_id", "member id", labels, 1, true);
+	rp_grpc_server_each_method(ctl->server, metrics_method, m);
 #undef COUNTER
 #undef GAUGE
 }

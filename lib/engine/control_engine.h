@@ -32,8 +32,8 @@ struct rte_mempool;
 struct rp_control;
 
 /** Keys that the node writes and clients may only read. */
-#define RP_CONTROL_PREFIX "/_ringpost/"
-#define RP_CONTROL_NODE_PREFIX "/_ringpost/node/"
+#define RP_CONTROL_PREFIX RP_KV_NODES_PREFIX
+#define RP_CONTROL_NODE_PREFIX RP_CONTROL_PREFIX "node/"
 
 /** Why a node that drains ends a consumer, or takes none. */
 #define RP_CONTROL_TEXT_DRAINING "queue consumer: the node is draining, watch at another endpoint"

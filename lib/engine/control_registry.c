@@ -137,7 +137,7 @@ static int publish_node(struct rp_control *c, uint64_t node)
 
 	bool known = rp_control_node_get(c, node, &r);
 
-	/* A client's range took our own record with it: it is ours to write. */
+	/* A peer's rules took it for gone: it is ours to write. */
 	if (node == c->self.node && !known)
 		control_write_self(c);
 	if (node == c->self.node || !known)
@@ -232,21 +232,27 @@ bool rp_control_node_get(struct rp_control *c, uint64_t node, struct rp_node_rec
 
 /* ---- the node's own writes ---- */
 
+static void write_txn(struct rp_control *c, const struct rp_kv_txn *txn)
+{
+	struct rp_kv_writer writer = {.wall_us = c->now.wall_us, .now_ns = c->now.ns};
+	struct rp_kv_result result = {0};
+
+	if (rp_kv_apply(c->kv, txn, &writer, &result) != RP_KV_OK)
+		RP_LOG(RP_LOG_ROUTE, RP_LOG_ERROR, "a record could not be written: %s",
+			rp_kv_error_text(result.error));
+	rp_kv_result_clear(&result);
+}
+
 static void write_key(struct rp_control *c, struct rp_span key, struct rp_span value, bool delete)
 {
 	struct rp_kv_op op = {.type = RP_KV_OP_PUT, .put = {.key = key, .value = value}};
-	struct rp_kv_txn txn = {.success = &op, .success_count = 1};
-	struct rp_kv_writer writer = {.wall_us = c->now.wall_us, .now_ns = c->now.ns};
-	struct rp_kv_result result = {0};
+	const struct rp_kv_txn txn = {.success = &op, .success_count = 1};
 
 	if (delete)
 		op = (struct rp_kv_op){.type = RP_KV_OP_DELETE, .del = {.key = key}};
 	else /* what a client bound to its lease stays so */
 		op.put.ignore_lease = live_value(c, key).length > 0;
-	if (rp_kv_apply(c->kv, &txn, &writer, &result) != RP_KV_OK)
-		RP_LOG(RP_LOG_ROUTE, RP_LOG_ERROR, "a record could not be written: %s",
-			rp_kv_error_text(result.error));
-	rp_kv_result_clear(&result);
+	write_txn(c, &txn);
 }
 
 void control_write_self(struct rp_control *c)
@@ -255,8 +261,13 @@ void control_write_self(struct rp_control *c)
 	int n = rp_node_record_format(&c->self, value, sizeof(value));
 
 	snprintf(key, sizeof(key), RP_CONTROL_NODE_PREFIX "%" PRIu64, c->self.node);
-	if (n > 0)
-		write_key(c, span_of(key), (struct rp_span){(uint8_t *)value, (size_t)n}, false);
+	if (n > 0) {
+		const struct rp_kv_system_op op = {.type = RP_KV_SYSTEM_PUT,
+			.key = span_of(key),
+			.value = {(uint8_t *)value, (size_t)n}};
+
+		write_txn(c, &(struct rp_kv_txn){.system = &op, .system_count = 1});
+	}
 }
 
 void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch)

@@ -331,12 +331,10 @@ Etcdserverpb__TxnResponse *etcd_txn_response(
 	return out;
 }
 
-/* What a ranged delete must leave alone: nodes' own records, and registry keys, which go only one
- * by one. */
+/* What a ranged delete must leave alone: registry keys, which go only one by one. */
 static const struct {
 	struct rp_span start, end;
 } kept_ranges[] = {
-	{{(const uint8_t *)"/_ringpost/", 11}, {(const uint8_t *)"/_ringpost0", 11}},
 	{{(const uint8_t *)"/q/", 3}, {(const uint8_t *)"/q0", 3}},
 	{{(const uint8_t *)"/queue/", 7}, {(const uint8_t *)"/queue0", 7}},
 };

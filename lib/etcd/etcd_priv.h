@@ -277,8 +277,8 @@ void etcd_key_reason(const struct rp_route_key *k, char *out, size_t size);
 /** Gives the txn to backend->propose(); the call is answered by its kind. */
 void etcd_propose(struct etcd_call *c, const struct rp_kv_txn *txn);
 /**
- * The txn with each ranged delete that meets keys below /_ringpost/, /q/ or /queue/ turned into a
- * nested txn of up to four deletes around them; the same txn when there is none.
+ * The txn with each ranged delete that meets keys below /q/ or /queue/ turned into a nested txn of
+ * up to three deletes around them; the same txn when there is none.
  */
 const struct rp_kv_txn *etcd_txn_split(struct etcd_arena *a, const struct rp_kv_txn *t);
 /**

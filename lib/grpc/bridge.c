@@ -32,6 +32,7 @@ static void bridge_abort(struct rp_grpc_call *call, enum rp_grpc_code code, cons
 
 	call->done = true;
 	bridge_conn(call)->server->stats.calls_cancelled++;
+	call->counts->handled[code]++;
 	if (m->ops->on_cancel)
 		m->ops->on_cancel(call, why, m->ctx);
 	call->bridge->finish(call->bridge_ctx, code, text);
@@ -99,7 +100,9 @@ static int bridge_deadline(struct rp_grpc_call *call, const struct rp_http_reque
 const struct rp_grpc_method *rp_grpc_server_find(
 	const struct rp_grpc_server *server, const char *path)
 {
-	return grpc_server_method(server, path);
+	const struct grpc_method_entry *entry = grpc_server_method(server, path);
+
+	return entry ? entry->method : NULL;
 }
 
 struct rp_grpc_call *rp_grpc_bridge_open(struct rp_http_request *r,
@@ -123,6 +126,7 @@ struct rp_grpc_call *rp_grpc_bridge_open(struct rp_http_request *r,
 	call->deadline_ns = RP_NEVER;
 	call->id = ++server->next_call_id;
 	call->method = method;
+	call->counts = &grpc_server_method(server, method->path)->stats;
 	call->bridge = ops;
 	call->bridge_ctx = ctx;
 	call->bridge_request = r;
@@ -136,6 +140,7 @@ struct rp_grpc_call *rp_grpc_bridge_open(struct rp_http_request *r,
 		return NULL;
 	}
 	server->stats.calls_started++;
+	call->counts->started++;
 	call->visible = true;
 	if (method->ops->on_start)
 		method->ops->on_start(call, method->ctx);
@@ -163,6 +168,7 @@ void rp_grpc_bridge_message(struct rp_grpc_call *call, const uint8_t *data, size
 		return;
 	}
 	server->stats.messages_in++;
+	call->counts->messages_in++;
 	if (m->ops->on_message)
 		m->ops->on_message(call, data, length, m->ctx);
 }
@@ -198,6 +204,7 @@ void rp_grpc_bridge_cancel(struct rp_grpc_call *call)
 
 	call->done = true;
 	bridge_conn(call)->server->stats.calls_cancelled++;
+	call->counts->handled[RP_GRPC_CANCELLED]++;
 	if (m->ops->on_cancel)
 		m->ops->on_cancel(call, bridge_conn(call)->cancel_why, m->ctx);
 	bridge_free(call);
@@ -207,6 +214,7 @@ void grpc_bridge_finish(struct rp_grpc_call *call, enum rp_grpc_code code, const
 {
 	call->done = true;
 	bridge_conn(call)->server->stats.calls_finished++;
+	call->counts->handled[code]++;
 	if (call->bridge_gone)
 		*call->bridge_gone = true;
 	call->bridge->finish(call->bridge_ctx, code, text ? text : "");

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <mbedtls/base64.h>
 
@@ -197,6 +196,7 @@ void grpc_call_abort(struct rp_grpc_call *call, enum rp_grpc_code code, const ch
 	if (!call->visible)
 		return;
 	call_conn(call)->server->stats.calls_cancelled++;
+	call->counts->handled[code]++;
 	if (call->method->ops->on_cancel)
 		call->method->ops->on_cancel(call, why, call->method->ctx);
 }
@@ -212,39 +212,11 @@ static void call_refuse(
 
 /* Requests. */
 
-/* Fields of one connection, which HTTP/2 has not (RFC 9113, 8.2.2). */
-static bool call_field_forbidden(const char *name, const char *value)
-{
-	static const char *const names[] = {
-		"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"};
-
-	for (size_t i = 0; i < RP_ARRAY_SIZE(names); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return strcmp(name, "te") == 0 && strcasecmp(value, "trailers") != 0;
-}
-
-/* RFC 9113, 8.1.1: digits and no more. RP_NEVER: there is none. */
-static bool call_content_length(const struct grpc_headers *h, uint64_t *out)
-{
-	const char *text = grpc_headers_get(h, "content-length", NULL);
-	char *end;
-
-	*out = RP_NEVER;
-	if (!text)
-		return true;
-	if (text[0] == 0 || strspn(text, "0123456789") != strlen(text))
-		return false;
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return errno == 0;
-}
-
 bool grpc_call_length_wrong(const struct rp_grpc_call *call)
 {
 	uint64_t told;
 
-	return call_content_length(&call->headers, &told) && told != RP_NEVER &&
+	return grpc_headers_content_length(&call->headers, &told) && told != RP_NEVER &&
 	       told != call->stream.in_total;
 }
 
@@ -253,40 +225,6 @@ void grpc_call_refuse_malformed(struct rp_grpc_call *call)
 	call_conn(call)->server->stats.calls_refused_header++;
 	grpc_call_abort(call, RP_GRPC_INTERNAL, "malformed request", RP_GRPC_CANCEL_REFUSED);
 	grpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
-}
-
-static bool call_check_headers(const struct rp_grpc_call *call)
-{
-	const struct grpc_headers *h = &call->headers;
-	unsigned method = 0, path = 0, scheme = 0, authority = 0;
-	bool regular = false;
-	uint64_t length;
-
-	for (uint32_t i = 0; i < h->count; i++) {
-		const char *name = h->text + h->entries[i].name;
-		const char *value = h->text + h->entries[i].value;
-
-		if (name[0] != ':') {
-			regular = true;
-			if (call_field_forbidden(name, value))
-				return false;
-			continue;
-		}
-		if (regular)
-			return false;
-		if (strcmp(name, ":method") == 0)
-			method++;
-		else if (strcmp(name, ":path") == 0)
-			path += value[0] != 0 ? 1 : 2;
-		else if (strcmp(name, ":scheme") == 0)
-			scheme++;
-		else if (strcmp(name, ":authority") == 0)
-			authority++;
-		else
-			return false;
-	}
-	return method == 1 && path == 1 && scheme == 1 && authority <= 1 &&
-	       call_content_length(h, &length);
 }
 
 static bool call_is_grpc(const char *type)
@@ -379,6 +317,7 @@ static void call_start(struct rp_grpc_call *call)
 		call->stream.message_bytes_max = m->message_bytes_max;
 	call->gzip = call_wants_gzip(call);
 	conn->server->stats.calls_started++;
+	call->counts->started++;
 	call->visible = true;
 	/* Streams answer with HEADERS before any message, unless they end first. */
 	if (m->kind == RP_GRPC_SERVER_STREAM || m->kind == RP_GRPC_BIDI) {
@@ -394,6 +333,7 @@ void grpc_call_begin(struct rp_grpc_call *call)
 	struct rp_grpc_server *server = call_conn(call)->server;
 	const char *method = grpc_headers_get(&call->headers, ":method", NULL);
 	const char *path = grpc_headers_get(&call->headers, ":path", NULL);
+	struct grpc_method_entry *entry;
 	char text[160];
 
 	if (call->overflow) {
@@ -402,7 +342,7 @@ void grpc_call_begin(struct rp_grpc_call *call)
 			"grpc: header list larger than the limit");
 		return;
 	}
-	if (call->malformed || !method || !path || !call_check_headers(call)) {
+	if (call->malformed || !method || !path || !grpc_headers_check_request(&call->headers)) {
 		server->stats.calls_refused_header++;
 		grpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
 		return;
@@ -419,8 +359,12 @@ void grpc_call_begin(struct rp_grpc_call *call)
 		call_refuse(call, 405, RP_GRPC_INTERNAL, text);
 		return;
 	}
-	call->method = grpc_server_method(server, path);
-	if (!call->method)
+	entry = grpc_server_method(server, path);
+	if (entry) {
+		call->method = entry->method;
+		call->counts = &entry->stats;
+	}
+	if (!entry)
 		call_refuse_path(call, path);
 	else if (server->stopped)
 		call_refuse(call, 200, RP_GRPC_UNAVAILABLE, server->drain_text);
@@ -446,6 +390,7 @@ static void call_message(struct rp_grpc_call *call, const uint8_t *data, size_t 
 	if (one && call->got_message)
 		return;
 	call->got_message = true;
+	call->counts->messages_in++;
 	/* An answer that nobody reads is not worked for. */
 	if (one && !call->bridge && call_answers_full(call_conn(call))) {
 		call_conn(call)->server->stats.calls_refused_memory++;
@@ -602,6 +547,7 @@ void grpc_call_on_closed(struct grpc_stream *s, uint32_t error_code)
 		call->done = true;
 		if (call->visible) {
 			conn->server->stats.calls_cancelled++;
+			call->counts->handled[RP_GRPC_CANCELLED]++;
 			if (call->method->ops->on_cancel)
 				call->method->ops->on_cancel(
 					call, conn->cancel_why, call->method->ctx);
@@ -650,6 +596,7 @@ static int call_send(
 	RP_ASSERT(!call->done);
 	if (call->bridge) {
 		error = call->bridge->message(call->bridge_ctx, data, length, cookie);
+		call->counts->messages_out += error == 0;
 		if (take)
 			free(data);
 		return error;
@@ -662,8 +609,10 @@ static int call_send(
 		return -ENOBUFS;
 	}
 	error = call_push(call, data, length, take, cookie);
-	if (error == 0)
+	if (error == 0) {
+		call->counts->messages_out++;
 		grpc_call_submit_headers(call);
+	}
 	return error;
 }
 
@@ -686,6 +635,7 @@ void rp_grpc_call_finish(struct rp_grpc_call *call, enum rp_grpc_code code, cons
 	}
 	call->done = true;
 	call_conn(call)->server->stats.calls_finished++;
+	call->counts->handled[code]++;
 	call_end_output(call, code, message);
 }
 

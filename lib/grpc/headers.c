@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include <base/assert.h>
 #include <base/units.h>
 #include "headers_priv.h"
 
@@ -75,6 +77,66 @@ const char *grpc_headers_get(const struct grpc_headers *h, const char *name, siz
 		return h->text + e->value;
 	}
 	return NULL;
+}
+
+/* Fields of one connection, which HTTP/2 has not (RFC 9113, 8.2.2). */
+static bool headers_forbid(const char *name, const char *value)
+{
+	static const char *const names[] = {
+		"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return strcmp(name, "te") == 0 && strcasecmp(value, "trailers") != 0;
+}
+
+bool grpc_headers_content_length(const struct grpc_headers *h, uint64_t *out)
+{
+	const char *text = grpc_headers_get(h, "content-length", NULL);
+	char *end;
+
+	*out = RP_NEVER;
+	if (!text)
+		return true;
+	if (text[0] == 0 || strspn(text, "0123456789") != strlen(text))
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return errno == 0;
+}
+
+bool grpc_headers_check_request(const struct grpc_headers *h)
+{
+	unsigned method = 0, path = 0, scheme = 0, authority = 0;
+	bool regular = false;
+	uint64_t length;
+
+	for (uint32_t i = 0; i < h->count; i++) {
+		const char *name = h->text + h->entries[i].name;
+		const char *value = h->text + h->entries[i].value;
+
+		if (name[0] != ':') {
+			regular = true;
+			if (headers_forbid(name, value))
+				return false;
+			continue;
+		}
+		if (regular)
+			return false;
+		if (strcmp(name, ":method") == 0)
+			method++;
+		else if (strcmp(name, ":path") == 0)
+			path += value[0] != 0 ? 1 : 2;
+		else if (strcmp(name, ":scheme") == 0)
+			scheme++;
+		else if (strcmp(name, ":authority") == 0)
+			authority++;
+		else
+			return false;
+	}
+	return method == 1 && path == 1 && scheme == 1 && authority <= 1 &&
+	       grpc_headers_content_length(h, &length);
 }
 
 void grpc_headers_free(struct grpc_headers *h)

@@ -27,4 +27,9 @@ int grpc_headers_add(struct grpc_headers *h, const char *name, size_t name_lengt
 	const char *value, size_t value_length, uint32_t bytes_max);
 /** First value of a name, NULL without. `length` may be NULL. */
 const char *grpc_headers_get(const struct grpc_headers *h, const char *name, size_t *length);
+/** RFC 9113, 8.1.1: digits and no more, else false. RP_NEVER: there is none. */
+bool grpc_headers_content_length(const struct grpc_headers *h, uint64_t *out);
+/** Whether they are a request's (RFC 9113, 8.2.2 and 8.3.1); names and values were checked alone.
+ */
+bool grpc_headers_check_request(const struct grpc_headers *h);
 void grpc_headers_free(struct grpc_headers *h);

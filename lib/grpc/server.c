@@ -124,95 +124,10 @@ void rp_grpc_server_destroy(struct rp_grpc_server *server)
 	for (int i = 0; i < server->listener_count; i++)
 		free(server->listeners[i]);
 	free(server->listeners);
-	free(server->methods);
+	grpc_server_methods_free(server);
 	free(server->handlers);
 	free(server->drain_text);
 	free(server);
-}
-
-/* Methods: a table by hash of the path, at most half full. */
-
-static size_t server_hash(const char *path)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (; *path; path++)
-		h = (h ^ (uint8_t)*path) * 0x100000001b3ull;
-	return (size_t)(h ^ h >> 32);
-}
-
-static void server_put_method(
-	const struct rp_grpc_method **table, size_t size, const struct rp_grpc_method *m)
-{
-	size_t i = server_hash(m->path) & (size - 1);
-
-	while (table[i])
-		i = (i + 1) & (size - 1);
-	table[i] = m;
-}
-
-const struct rp_grpc_method *grpc_server_method(
-	const struct rp_grpc_server *server, const char *path)
-{
-	size_t i, mask = server->method_size - 1;
-
-	if (server->method_size == 0)
-		return NULL;
-	for (i = server_hash(path) & mask; server->methods[i]; i = (i + 1) & mask) {
-		if (strcmp(server->methods[i]->path, path) == 0)
-			return server->methods[i];
-	}
-	return NULL;
-}
-
-bool grpc_server_has_service(
-	const struct rp_grpc_server *server, const char *path, size_t service_length)
-{
-	for (size_t i = 0; i < server->method_size; i++) {
-		const struct rp_grpc_method *m = server->methods[i];
-
-		if (m && strncmp(m->path, path, service_length) == 0 &&
-			m->path[service_length] == '/')
-			return true;
-	}
-	return false;
-}
-
-static int server_grow_methods(struct rp_grpc_server *server)
-{
-	size_t size = RP_MAX(server->method_size * 2, 64u);
-	const struct rp_grpc_method **table = calloc(size, sizeof(*table));
-
-	if (!table)
-		return -ENOMEM;
-	for (size_t i = 0; i < server->method_size; i++) {
-		if (server->methods[i])
-			server_put_method(table, size, server->methods[i]);
-	}
-	free(server->methods);
-	server->methods = table;
-	server->method_size = size;
-	return 0;
-}
-
-int rp_grpc_server_add_methods(
-	struct rp_grpc_server *server, const struct rp_grpc_method *methods, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		const struct rp_grpc_method *m = &methods[i];
-		const char *slash = strrchr(m->path, '/');
-
-		if (m->path[0] != '/' || slash == m->path || slash[1] == 0 || !m->ops)
-			return -EINVAL;
-		if (grpc_server_method(server, m->path))
-			return -EEXIST;
-		if ((server->method_count + 1) * 2 > server->method_size &&
-			server_grow_methods(server) < 0)
-			return -ENOMEM;
-		server_put_method(server->methods, server->method_size, m);
-		server->method_count++;
-	}
-	return 0;
 }
 
 /* HTTP handlers: few, so a list. */

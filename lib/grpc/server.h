@@ -156,6 +156,13 @@ struct rp_grpc_server_stats {
 #undef X
 };
 
+/** What became of a method's calls; HTTP requests that were made calls (bridge.h) count as well. */
+struct rp_grpc_method_stats {
+	uint64_t started, messages_in, messages_out;
+	uint64_t handled[RP_GRPC_CODE_COUNT]; /**< by code; CANCELLED: reset, or the connection lost
+					       */
+};
+
 struct rp_grpc_server_config rp_grpc_server_config_default(void);
 
 /**
@@ -207,6 +214,12 @@ int rp_grpc_server_attach(struct rp_grpc_server *server, int fd, struct rp_tls_c
  */
 void rp_grpc_server_drain(struct rp_grpc_server *server, uint64_t grace_ns, const char *text,
 	rp_loop_fn on_drained, void *ctx);
+
+/** `fn` is called once for each method, in no order. */
+void rp_grpc_server_each_method(const struct rp_grpc_server *server,
+	void (*fn)(void *ctx, const struct rp_grpc_method *method,
+		const struct rp_grpc_method_stats *stats),
+	void *ctx);
 
 struct rp_grpc_server_stats rp_grpc_server_stats(const struct rp_grpc_server *server);
 

@@ -29,10 +29,15 @@ struct grpc_listener {
 	char *unlink_path;
 };
 
+struct grpc_method_entry {
+	const struct rp_grpc_method *method;
+	struct rp_grpc_method_stats stats;
+};
+
 struct rp_grpc_server {
 	struct rp_loop *loop;
 	struct rp_grpc_server_config config;
-	const struct rp_grpc_method **methods; /* open addressing */
+	struct grpc_method_entry **methods; /* open addressing */
 	size_t method_count, method_size;
 	const struct rp_http_handler **handlers;
 	size_t handler_count;
@@ -92,7 +97,8 @@ struct rp_grpc_call {
 	struct rp_list due_node;
 	uint64_t id;
 	const struct rp_grpc_method *method;
-	struct rp_http_request *http; /* not a gRPC call but a plain request */
+	struct rp_grpc_method_stats *counts; /* of the method */
+	struct rp_http_request *http;	     /* not a gRPC call but a plain request */
 	struct grpc_headers headers;
 	struct rp_loop_timer deadline;
 	uint64_t deadline_ns;
@@ -127,9 +133,12 @@ void grpc_conn_count(struct rp_grpc_conn *conn);
 /** The connection ends when what is queued is written. */
 void grpc_conn_finish(struct rp_grpc_conn *conn);
 
+/* methods.c */
+/** NULL: no such method. */
+struct grpc_method_entry *grpc_server_method(const struct rp_grpc_server *server, const char *path);
+void grpc_server_methods_free(struct rp_grpc_server *server);
+
 /* server.c */
-const struct rp_grpc_method *grpc_server_method(
-	const struct rp_grpc_server *server, const char *path);
 bool grpc_server_has_service(
 	const struct rp_grpc_server *server, const char *path, size_t service_length);
 const struct rp_http_handler *grpc_server_http(

@@ -119,7 +119,7 @@ struct rp_kv_key *kv_any_find_or_add(struct rp_kv *kv, struct rp_span key)
 	return tree_find_or_add(kv, rp_kv_is_hidden(key) ? &kv->hidden : &kv->index, key);
 }
 
-static struct rp_kv_key *tree_lower(const struct kv_tree *t, struct rp_span key, bool after)
+struct rp_kv_key *kv_tree_lower(const struct kv_tree *t, struct rp_span key, bool after)
 {
 	struct rp_kv_key *k = kv_key_of(t->root), *best = NULL;
 
@@ -138,12 +138,12 @@ static struct rp_kv_key *tree_lower(const struct kv_tree *t, struct rp_span key,
 
 struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, bool after)
 {
-	return tree_lower(&kv->index, key, after);
+	return kv_tree_lower(&kv->index, key, after);
 }
 
 struct rp_kv_key *kv_hidden_lower(const struct rp_kv *kv, struct rp_span key, bool after)
 {
-	return tree_lower(&kv->hidden, key, after);
+	return kv_tree_lower(&kv->hidden, key, after);
 }
 
 struct rp_kv_key *kv_index_next(const struct rp_kv_key *k)
@@ -182,9 +182,9 @@ struct rp_kv_key *kv_index_next_live(struct rp_kv_key *k)
 }
 
 /* Live keys below the span. */
-static uint64_t index_rank(const struct rp_kv *kv, struct rp_span key)
+static uint64_t index_rank(const struct kv_tree *t, struct rp_span key)
 {
-	struct rp_kv_key *k = kv_key_of(kv->index.root);
+	struct rp_kv_key *k = kv_key_of(t->root);
 	uint64_t rank = 0;
 
 	while (k) {
@@ -200,18 +200,18 @@ static uint64_t index_rank(const struct rp_kv *kv, struct rp_span key)
 	return rank;
 }
 
-uint64_t kv_index_count_live(const struct rp_kv *kv, const struct kv_selector *s)
+uint64_t kv_tree_count_live(const struct kv_tree *t, const struct kv_selector *s)
 {
-	struct rp_kv_key *root = kv_key_of(kv->index.root);
+	struct rp_kv_key *root = kv_key_of(t->root);
 	uint64_t low, high;
 
 	if (s->single) {
-		struct rp_kv_key *k = kv_index_find(kv, s->start);
+		struct rp_kv_key *k = tree_find(t, s->start);
 
 		return k && k->live;
 	}
-	low = index_rank(kv, s->start);
-	high = s->endless ? (root ? root->live_below : 0) : index_rank(kv, s->end);
+	low = index_rank(t, s->start);
+	high = s->endless ? (root ? root->live_below : 0) : index_rank(t, s->end);
 	return high > low ? high - low : 0;
 }
 

@@ -365,16 +365,27 @@ struct rp_kv_event {
 };
 
 /**
- * Records of the server itself begin with this: they replicate like keys (hooks and the functions
- * of "replication" see them), but no operation of a client reads, writes, counts, hashes or watches
- * them, they take no revision and have no history. A client's put of such a key is KEY_RESERVED.
+ * Records of the server itself begin with one of these: they replicate like keys (hooks and the
+ * functions of "replication" see them), but no operation of a client writes, counts, hashes or
+ * watches them, they take no revision and have no history. A client's put of such a key is
+ * KEY_RESERVED. Those of the second prefix, which is what nodes say of themselves, are read by a
+ * range that lies inside it (spec/links.md), and by no other.
  */
 #define RP_KV_HIDDEN_PREFIX "\0\0ringpost\0"
 #define RP_KV_HIDDEN_PREFIX_BYTES 11
+#define RP_KV_NODES_PREFIX "/_ringpost/"
+#define RP_KV_NODES_END "/_ringpost0"
+#define RP_KV_NODES_PREFIX_BYTES 11
+static inline bool rp_kv_is_nodes(struct rp_span key)
+{
+	return key.length >= RP_KV_NODES_PREFIX_BYTES &&
+	       memcmp(key.data, RP_KV_NODES_PREFIX, RP_KV_NODES_PREFIX_BYTES) == 0;
+}
 static inline bool rp_kv_is_hidden(struct rp_span key)
 {
-	return key.length >= RP_KV_HIDDEN_PREFIX_BYTES &&
-	       memcmp(key.data, RP_KV_HIDDEN_PREFIX, RP_KV_HIDDEN_PREFIX_BYTES) == 0;
+	return rp_kv_is_nodes(key) ||
+	       (key.length >= RP_KV_HIDDEN_PREFIX_BYTES &&
+		       memcmp(key.data, RP_KV_HIDDEN_PREFIX, RP_KV_HIDDEN_PREFIX_BYTES) == 0);
 }
 
 /**

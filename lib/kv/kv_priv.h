@@ -187,8 +187,10 @@ struct rp_kv_key *kv_index_lower(const struct rp_kv *kv, struct rp_span key, boo
 struct rp_kv_key *kv_index_next(const struct rp_kv_key *k);
 /** First live key at or behind `k`, or the first behind it. */
 struct rp_kv_key *kv_index_next_live(struct rp_kv_key *k);
+/** Of kv->index or kv->hidden: the first key at `key`, or behind it with `after`. */
+struct rp_kv_key *kv_tree_lower(const struct kv_tree *t, struct rp_span key, bool after);
 /** Number of live keys in the selector, from the counts in the tree. */
-uint64_t kv_index_count_live(const struct rp_kv *kv, const struct kv_selector *s);
+uint64_t kv_tree_count_live(const struct kv_tree *t, const struct kv_selector *s);
 /** Takes a key without versions and without a tombstone out of the index. */
 void kv_index_reap(struct rp_kv *kv, struct rp_kv_key *k);
 /** Adds the newest version (take) and keeps counts, tombstone and stamps right. */

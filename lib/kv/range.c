@@ -69,7 +69,7 @@ static int range_compare(const void *pa, const void *pb, void *arg)
 }
 
 struct range_walk {
-	struct rp_kv *kv;
+	const struct kv_tree *tree;
 	const struct rp_kv_range *r;
 	struct rp_kv_range_result *out;
 	uint32_t size;
@@ -93,10 +93,10 @@ static void walk_now(struct range_walk *w, const struct kv_selector *s)
 	struct rp_kv_key *k;
 	uint64_t fetched = 0;
 
-	w->out->count = (int64_t)kv_index_count_live(w->kv, s);
+	w->out->count = (int64_t)kv_tree_count_live(w->tree, s);
 	if (w->r->count_only || w->out->count == 0)
 		return;
-	k = kv_index_lower(w->kv, s->start, false);
+	k = kv_tree_lower(w->tree, s->start, false);
 	if (k && !k->live)
 		k = kv_index_next_live(k);
 	for (; k && kv_selector_below_end(s, k); k = kv_index_next_live(k)) {
@@ -108,7 +108,7 @@ static void walk_now(struct range_walk *w, const struct kv_selector *s)
 
 static void walk_past(struct range_walk *w, const struct kv_selector *s, int64_t revision)
 {
-	struct rp_kv_key *k = kv_index_lower(w->kv, s->start, false);
+	struct rp_kv_key *k = kv_tree_lower(w->tree, s->start, false);
 	uint64_t fetched = 0;
 
 	for (; k && kv_selector_below_end(s, k); k = kv_index_next(k)) {
@@ -142,12 +142,22 @@ static void range_sort_and_cut(const struct rp_kv_range *r, struct rp_kv_range_r
 	}
 }
 
+/* What nodes say of themselves is read by who asks for just that. */
+static bool range_is_of_nodes(const struct kv_selector *s)
+{
+	return rp_kv_is_nodes(s->start) &&
+	       (s->single || (!s->endless && kv_bytes_compare(s->end.data, s->end.length,
+						     (const uint8_t *)RP_KV_NODES_END,
+						     RP_KV_NODES_PREFIX_BYTES) <= 0));
+}
+
 enum rp_kv_error kv_range_at(struct rp_kv *kv, const struct rp_kv_range *r, int64_t current,
 	struct rp_kv_range_result *out)
 {
 	struct kv_selector s = kv_selector_of(r->key, r->end);
 	int64_t revision = r->revision > 0 ? r->revision : current;
-	struct range_walk w = {.kv = kv, .r = r, .out = out};
+	bool nodes = range_is_of_nodes(&s);
+	struct range_walk w = {.tree = nodes ? &kv->hidden : &kv->index, .r = r, .out = out};
 
 	*out = (struct rp_kv_range_result){.keys_only = r->keys_only};
 	if (revision > current)
@@ -162,7 +172,8 @@ enum rp_kv_error kv_range_at(struct rp_kv *kv, const struct rp_kv_range *r, int6
 		!range_filtered(r))
 		w.fetch_max = (uint64_t)r->limit + 1;
 	kv->stats.ranges++;
-	if (revision == current)
+	/* Records of nodes have no history. */
+	if (revision == current || nodes)
 		walk_now(&w, &s);
 	else
 		walk_past(&w, &s, revision);

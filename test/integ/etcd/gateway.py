@@ -153,6 +153,14 @@ def plain(server):
         check(path + "?verbose", status == 200 and b"[+]serializable_read ok\n" in data, data)
     status, data, r = server.ask("GET", "/metrics")
     check("/metrics", status == 200 and b"process_resident_memory_bytes" in data, status)
+    server.post("/v3/kv/range", {})
+    server.post("/v3/kv/range", {"key": b64("x")})
+    data = server.ask("GET", "/metrics")[1].decode()
+    of = 'grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"'
+    for line in (f"grpc_server_started_total{{{of}}} ", f"grpc_server_msg_received_total{{{of}}} ",
+                 f'grpc_server_handled_total{{grpc_code="OK",{of}}} ',
+                 f'grpc_server_handled_total{{grpc_code="InvalidArgument",{of}}} '):
+        check(line, "\n" + line in data)
     status, _, r = server.ask("GET", "/v3/kv/range")
     check("GET of a method", status == 405, status)
     status, _, r = server.ask("OPTIONS", "/v3/kv/range", headers={"Origin": "http://x"})
@@ -267,20 +275,26 @@ def bounds(server):
 
 
 def nodes_records(server):
-    """A delete of all keys takes those of clients, and no node's own."""
-    everything = {"key": b64("\0"), "range_end": b64("\0")}
-    before = server.post("/v3/kv/range", {"key": b64("/_ringpost/"), "range_end": b64("/_ringpost0")})
-    assert "kvs" in before[1], before
+    """What nodes say of themselves is read by who asks for just that; otherwise it is not there."""
+    everything, own = {"key": b64("\0"), "range_end": b64("\0")}, {"key": b64("/_ringpost/"), "range_end": b64("/_ringpost0")}
+    before = server.post("/v3/kv/range", own)[1]
+    check("a node's record", before["count"] == "1" and len(before["kvs"]) == 1, before)
+    one = server.post("/v3/kv/range", {"key": before["kvs"][0]["key"]})[1]
+    check("the record alone", one["kvs"] == before["kvs"], one)
     server.post("/v3/kv/put", {"key": b64("!")})
     server.post("/v3/kv/put", {"key": b64("~")})
-    clients = int(server.post("/v3/kv/range", everything | {"count_only": True})[1]["count"]) - 1
+    clients = server.post("/v3/kv/range", everything)[1]
+    check("not among all keys", before["kvs"][0]["key"] not in [kv["key"] for kv in clients["kvs"]] and
+          clients["count"] == str(len(clients["kvs"])), clients)
     deleted = server.post("/v3/kv/deleterange", everything)[1]
-    after = server.post("/v3/kv/range", everything)
-    check("deleted", deleted["deleted"] == str(clients), (deleted, clients))
-    check("nodes' records stay", after[1]["kvs"] == before[1]["kvs"], (before, after))
+    check("deleted", deleted["deleted"] == clients["count"], (deleted, clients))
+    check("no key is left", "kvs" not in server.post("/v3/kv/range", everything)[1])
+    check("the record stays", server.post("/v3/kv/range", own)[1]["kvs"] == before["kvs"], before)
     for key, end in (("/_ringpost/", "/_ringpost0"), ("/_ringpost/node/", "~")):
         status, _ = server.post("/v3/kv/deleterange", {"key": b64(key), "range_end": b64(end)})
         check(f"{key} is the nodes'", status == 403, status)
+    status, _ = server.post("/v3/kv/put", {"key": b64("/_ringpost/mine")})
+    check("no client's key there", status == 403, status)
 
 
 def at_once(server):

@@ -84,8 +84,7 @@ def content(server):
         data = post(server, "/v3/kv/range", {"key": b64(key), "range_end": b64(b"\0"), "limit": 500})
         for kv in data.get("kvs", []):
             key = base64.b64decode(kv["key"])
-            if not key.startswith(b"/_ringpost/"):
-                out[key] = base64.b64decode(kv.get("value", ""))
+            out[key] = base64.b64decode(kv.get("value", ""))
         if not data.get("more"):
             return out
         key += b"\0"

@@ -326,6 +326,45 @@ static void test_hidden(void **state)
 		1);
 }
 
+/* What nodes say of themselves is read by a range inside its prefix, and is in no other. */
+static void test_nodes(void **state)
+{
+	static const char key[] = RP_KV_NODES_PREFIX "node/1";
+	const struct rp_kv_system_op op = {
+		.type = RP_KV_SYSTEM_PUT, .key = S(key), .value = S("me")};
+	const struct rp_kv_txn txn = {.system = &op, .system_count = 1};
+	const struct rp_kv_writer writer = {.wall_us = 1};
+	static const struct {
+		const char *key, *end;
+		int64_t count;
+	} ranges[] = {
+		{key, "", 1}, {RP_KV_NODES_PREFIX, RP_KV_NODES_END, 1},
+		{RP_KV_NODES_PREFIX, RP_KV_NODES_PREFIX "node/1", 0},
+		{RP_KV_NODES_PREFIX "node/2", RP_KV_NODES_END, 0},
+		{RP_KV_NODES_PREFIX, "/_ringpost1", 0}, {"/", "0", 1}, /* the client's own */
+	};
+	struct rp_kv_result written = {0};
+	struct rp_kv_stats stats;
+
+	kv_put(*state, "/a", "1");
+	assert_int_equal(rp_kv_apply(*state, &txn, &writer, &written), RP_KV_OK);
+	rp_kv_result_clear(&written);
+	assert_int_equal(rp_kv_revision(*state), 2);
+	rp_kv_stats_get(*state, &stats);
+	assert_int_equal(stats.keys, 1);
+	for (size_t i = 0; i < RP_ARRAY_SIZE(ranges); i++) {
+		struct rp_kv_range range = {.key = S(ranges[i].key), .end = S(ranges[i].end)};
+		struct rp_kv_range_result r;
+
+		assert_int_equal(rp_kv_range(*state, &range, &r), RP_KV_OK);
+		assert_int_equal(r.count, ranges[i].count);
+		assert_int_equal(r.item_count, ranges[i].count);
+		rp_kv_range_result_clear(&r);
+	}
+	assert_int_equal(kv_delete(*state, "/", "0"), 1);
+	assert_int_equal(kv_delete(*state, key, ""), 0);
+}
+
 static void test_ids(void **state)
 {
 	struct rp_kv_record a = {.key = S("a"), .stamp = 1764486000ull * 1000000, .node = 9};
@@ -393,6 +432,7 @@ int main(void)
 		T(test_record_late_or_lost),
 		T(test_bad_records),
 		T(test_hidden),
+		T(test_nodes),
 		T(test_ids),
 		T(test_quota_and_alarms),
 		T(test_many),
