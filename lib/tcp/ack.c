@@ -38,6 +38,11 @@ static void ack_cumulative(
 {
 	struct tseg *t;
 
+	/*
+	 * The echo is of what moved the left edge, or filled the hole there (RFC 7323 4.3); of what
+	 * lies behind, and of what is reported out of order, it says nothing.
+	 */
+	r->at_una = true;
 	while ((t = tcp_head(c)) && t->flags & TSEG_SENT && rp_seq_gt(ack, t->seq)) {
 		uint32_t span = tseg_span(t), n = RP_MIN(ack - t->seq, span);
 
@@ -46,6 +51,7 @@ static void ack_cumulative(
 			r->delivered += n;
 			tcp_rack_delivered(c, t, r, now_ns);
 		}
+		r->at_una = false;
 		if (n < span) {
 			tcp_sendq_trim(c, t, n);
 			break;
@@ -103,6 +109,8 @@ bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 		ack_progress(c, &r, now_ns);
 	else if (r.delivered > 0)
 		c->tlp_start_ns = now_ns;
+	if (r.delivered > 0)
+		c->probes = 0;
 	if (r.rtt_ns > 0)
 		tcp_rtt_sample(c, r.rtt_ns);
 	if (c->ecn)

@@ -81,15 +81,15 @@ static void cubic_epoch(struct tcp_conn *c, uint64_t now_ns)
 static void cubic_friendly(struct tcp_conn *c, uint32_t acked)
 {
 	struct tcp_cubic *q = &c->cc_state.cubic;
-	uint64_t step = c->cwnd;
+	uint64_t step = c->cwnd, grow;
 
 	if (q->w_est < q->cwnd_prior)
 		step += step * 8 / 9;
+	/* In bytes: a small window is reduced again before it has grown by a whole segment. */
 	q->est_acked += acked;
-	if (q->est_acked >= step) {
-		q->est_acked -= (uint32_t)step;
-		q->w_est += c->mss;
-	}
+	grow = (uint64_t)q->est_acked * c->mss / step;
+	q->est_acked -= (uint32_t)(grow * step / c->mss);
+	q->w_est += (uint32_t)grow;
 }
 
 static void cubic_on_ack(struct tcp_conn *c, uint32_t acked, uint64_t now_ns)
@@ -126,12 +126,17 @@ static void cubic_on_ack(struct tcp_conn *c, uint32_t acked, uint64_t now_ns)
 static uint32_t cubic_reduce(struct tcp_conn *c, enum tcp_congestion why)
 {
 	struct tcp_cubic *q = &c->cc_state.cubic;
-	/* More than was in use was never tried. */
-	uint32_t flight = tcp_cc_flight(c), window = RP_MAX(flight, 2u * c->mss);
+	/* More than was in use was never tried; less than a segment of it cannot be used. */
+	uint32_t flight = tcp_cc_flight(c), window;
 
-	q->undo_w_max = q->w_max;
-	q->undo_k = q->k;
-	q->undo_epoch_ns = q->epoch_ns;
+	if (flight + c->mss > c->cwnd)
+		flight = c->cwnd;
+	window = RP_MAX(flight, 2u * c->mss);
+	if (!c->undo_chained) {
+		q->undo_w_max = q->w_max;
+		q->undo_k = q->k;
+		q->undo_epoch_ns = q->epoch_ns;
+	}
 	q->cwnd_prior = window;
 	/* 4.7, fast convergence: a window that did not get back to where it was makes room. */
 	q->w_max = window < q->w_max ? (uint32_t)((uint64_t)window * 17 / 20) : window;

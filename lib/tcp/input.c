@@ -38,9 +38,9 @@ static void input_established(struct tcp_conn *c, uint64_t now_ns)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
 	tcp_set_state(c, TCPS_ESTABLISHED);
-	c->ssthresh = UINT32_MAX / 2;
+	c->ssthresh = TCP_SSTHRESH_INITIAL;
 	c->ca_state = TCP_CA_OPEN;
-	c->recover = c->snd_una;
+	c->recover = c->hystart.round_end = c->snd_una;
 	c->flags &= ~TCPF_UNDO;
 	/* RFC 5681 3.1: a lost SYN is a sign of congestion. */
 	c->cwnd = c->flags & TCPF_SYN_RTX ? c->mss : tcp_initial_window(c);
@@ -105,8 +105,15 @@ static bool input_syn_sent(struct tcp_conn *c, struct tcp_segment_in *in, uint64
 /* RFC 7323 5.3. True: it is an old one. */
 static bool input_paws(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
 {
+	/*
+	 * It is for what comes from before the sequence numbers went round. That cannot be so
+	 * little older; but what was held back on its way, while retransmissions filled the holes
+	 * before it, is. A peer that we do not know gets the letter of the RFC.
+	 */
+	uint32_t slack = tcp_is_near(c) ? TCP_PAWS_SLACK_MS : 0;
+
 	if (!(c->flags & TCPF_TS) || !in->opt.has_ts || in->flags & TCP_RST ||
-		!rp_seq_lt(in->opt.ts_value, c->ts_recent))
+		!rp_seq_lt(in->opt.ts_value + slack, c->ts_recent))
 		return false;
 	if (now_ns - c->ts_recent_ns > TCP_PAWS_IDLE_NS) {
 		c->ts_recent = in->opt.ts_value; /* what we know is too old to judge by */
@@ -313,10 +320,15 @@ static RP_APART void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, u
 		if (input_paws(c, in, now_ns)) {
 			s->counters->drop_paws++;
 			/* RFC 7323 5.3 R1; two who answer each other must come to an end. */
-			if (in->length > 0)
-				c->flags |= TCPF_ACK_NOW;
-			else
+			if (in->length == 0) {
 				tcp_challenge_ack(c, now_ns);
+				return;
+			}
+			/* What was held back and went again meanwhile: the sender learns by how
+			 * much. */
+			if (rp_seq_leq(in->seq + in->length, c->rcv_nxt))
+				tcp_note_duplicate(c, in->seq, in->seq + in->length, now_ns);
+			c->flags |= TCPF_ACK_NOW;
 			return;
 		}
 		if (!input_in_window(c, in)) {

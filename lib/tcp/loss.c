@@ -10,6 +10,7 @@
 
 #define DUP_THRESHOLD 3
 #define REO_PERSIST 16 /* RFC 8985 6.2 */
+#define REO_SEEN_PERSIST 32
 
 void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
 {
@@ -45,6 +46,38 @@ static bool rtt_of_syn(
 	       r->ts_echo == tcp_ts_now(t->xmit_ns) + c->ts_offset;
 }
 
+/*
+ * A segment came late and was not lost. So much later than by the newest that had come the window
+ * has to be for it not to be taken for lost; steps of a quarter of a round trip for each DSACK (RFC
+ * 8985 6.2 step 4) would take many losses that are none to get there, and forget it after 16
+ * recoveries, when nothing is retransmitted for nothing since the window is right.
+ */
+static void reordering_seen(struct tcp_conn *c, uint64_t late_ns)
+{
+	c->flags |= TCPF_REORDERING;
+	if (late_ns > c->reo_seen_ns)
+		c->reo_seen_ns = late_ns;
+	if (late_ns >= c->reo_seen_ns / 2)
+		c->reo_seen_persist = REO_SEEN_PERSIST;
+}
+
+/* What was retransmitted and comes now is an earlier transmission of it. */
+static void original_came(
+	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t rtt_ns)
+{
+	/*
+	 * By the echo it is certain. That an answer came sooner than any before is proof enough
+	 * where a tick of timestamps is longer than many round trips; they differ a little, so
+	 * that a reduction is taken back for one that comes much too soon only.
+	 */
+	if (!tcp_is_near(c) && rtt_ns < c->rtt_min_ns)
+		return;
+	/* It went again when it had been late by the window already. */
+	reordering_seen(c, tcp_reo_window_ns(c) + rtt_ns);
+	if (tseg_end(t) == c->undo_rtx_end && rtt_ns < c->rtt_min_ns / 4 * 3)
+		r->original = true;
+}
+
 void tcp_rack_delivered(
 	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t now_ns)
 {
@@ -53,14 +86,16 @@ void tcp_rack_delivered(
 
 	if (!(t->flags & TSEG_RTX) || rtt_of_syn(c, t, r)) {
 		if (rp_seq_lt(end, c->rack_fack))
-			c->flags |= TCPF_REORDERING;
+			reordering_seen(c, rtt_ns > c->rack_rtt_ns ? rtt_ns - c->rack_rtt_ns : 0);
 		if (t->xmit_ns >= r->rtt_xmit_ns) {
 			r->rtt_xmit_ns = t->xmit_ns;
 			r->rtt_ns = RP_MAX(rtt_ns, 1u);
 		}
 	} else if (rtt_ns < c->rtt_min_ns ||
-		   tcp_echo_before(c, r, tcp_ts_now(t->xmit_ns) + c->ts_offset)) {
-		return; /* it answers an earlier transmission (RFC 8985 6.2 step 2) */
+		   (r->at_una && tcp_echo_before(c, r, tcp_ts_now(t->xmit_ns) + c->ts_offset))) {
+		/* It answers an earlier transmission (RFC 8985 6.2 step 2). */
+		original_came(c, t, r, rtt_ns);
+		return;
 	}
 	c->rack_fack = rp_seq_max(c->rack_fack, end);
 	if (rack_sent_after(t->xmit_ns, end, c->rack_xmit_ns, c->rack_end)) {
@@ -72,6 +107,8 @@ void tcp_rack_delivered(
 
 uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 {
+	uint64_t window_ns, seen_ns;
+
 	if (!(c->flags & TCPF_REORDERING) &&
 		(c->ca_state != TCP_CA_OPEN || c->sacked_count >= DUP_THRESHOLD))
 		return 0;
@@ -79,9 +116,13 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 		return 0;
 	/* RFC 8985 6.2 step 4; its steps would take long to matter where a round trip is
 	 * microseconds. */
-	return RP_MIN(
+	window_ns = RP_MIN(
 		c->rtt_min_ns / 4 + (c->reo_mult - 1) * RP_MAX(c->rtt_min_ns / 4, TCP_REO_STEP_NS),
 		RP_MAX(c->srtt_ns, TCP_REO_CAP_NS));
+	/* What was measured counts beyond a round trip as well: the bound is a SHOULD there. */
+	seen_ns = c->reo_seen_ns + c->reo_seen_ns / 8;
+	return RP_MAX(
+		window_ns, RP_MIN(seen_ns, RP_MAX(TCP_REO_SEEN_RTTS * c->srtt_ns, TCP_REO_CAP_NS)));
 }
 
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
@@ -113,10 +154,10 @@ uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 }
 
 /* `delivered`: by the ACK that begins it; prr_delivered counts these as well. */
-static void enter_recovery(struct tcp_conn *c, uint32_t delivered)
+static void enter_recovery(struct tcp_conn *c, uint32_t delivered, uint64_t now_ns)
 {
 	tcp_stack_of(c)->counters->recoveries++;
-	tcp_undo_begin(c);
+	tcp_undo_begin(c, now_ns);
 	c->ca_state = TCP_CA_RECOVERY;
 	c->recover = c->snd_nxt;
 	c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_LOSS);
@@ -161,6 +202,10 @@ static void leave_recovery(struct tcp_conn *c)
 	c->dup_bytes = 0;
 	if (c->reo_persist > 0 && --c->reo_persist == 0)
 		c->reo_mult = 1;
+	if (c->reo_seen_persist > 0 && --c->reo_seen_persist == 0) {
+		c->reo_seen_ns /= 2;
+		c->reo_seen_persist = c->reo_seen_ns > 0 ? REO_SEEN_PERSIST : 0;
+	}
 }
 
 /*
@@ -179,8 +224,39 @@ static bool dsack_is_new(struct tcp_conn *c, const struct tcp_segment_in *in)
 	return !copy;
 }
 
+void tcp_watch(struct tcp_conn *c, const struct tseg *t, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < TCP_WATCHED; i++) {
+		struct tcp_watched *w = &c->watched[i];
+
+		if (w->again_ns > 0 && now_ns - w->again_ns < 2 * TCP_REO_SEEN_RTTS * c->srtt_ns)
+			continue;
+		*w = (struct tcp_watched){
+			.sent_ns = t->xmit_ns, .again_ns = now_ns, .end = tseg_end(t)};
+		return;
+	}
+}
+
+/*
+ * One of two came second: the retransmission, and then the D-SACK is there a round trip after it,
+ * or the first one, whose delay is known then.
+ */
+static void watched_came(struct tcp_conn *c, uint32_t end, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < TCP_WATCHED; i++) {
+		struct tcp_watched *w = &c->watched[i];
+
+		if (w->again_ns == 0 || w->end != end)
+			continue;
+		if (now_ns - w->again_ns > c->srtt_ns + c->srtt_ns / 4 + 4 * c->rttvar_ns)
+			reordering_seen(c, now_ns - w->sent_ns - c->srtt_ns);
+		w->again_ns = 0;
+		return;
+	}
+}
+
 /* RFC 8985 6.2 step 4, and the count of retransmissions that were not needed. */
-static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
+static void dsack_received(struct tcp_conn *c, const struct tcp_range *block, uint64_t now_ns)
 {
 	uint32_t bytes = block->end - block->start;
 
@@ -189,6 +265,7 @@ static void dsack_received(struct tcp_conn *c, const struct tcp_range *block)
 		c->flags &= ~(TCPF_TLP_OUT | TCPF_TLP_RTX); /* the probe was not needed */
 		return;
 	}
+	watched_came(c, block->end, now_ns);
 	if (rp_seq_geq(c->snd_una, c->reo_round_end)) {
 		c->reo_round_end = c->snd_nxt;
 		/* One more quarter of a round trip; where that is next to nothing, twice as much.
@@ -276,7 +353,7 @@ void tcp_sack_input(struct tcp_conn *c, const struct tcp_segment_in *in, struct 
 				rp_seq_leq(b[0].end, b[1].end)))) {
 		r->dsack = dsack_is_new(c, in);
 		if (r->dsack)
-			dsack_received(c, &b[0]);
+			dsack_received(c, &b[0], now_ns);
 		first = 1;
 	}
 	for (unsigned i = first; i < in->opt.sack_count; i++) {
@@ -352,31 +429,57 @@ static void reno_on_ack(struct tcp_conn *c, struct tcp_ack_result *r)
 	}
 }
 
+/*
+ * What the window may grow by: what has left the network, reported out of order or acknowledged
+ * for good, each byte once. While nothing tells of reordering, a report out of order is the first
+ * sign of a loss, and the window waits.
+ */
+static bool loss_may_grow(const struct tcp_conn *c, const struct tcp_ack_result *r)
+{
+	return !r->ece && (r->acked > 0 || (c->flags & TCPF_REORDERING && r->delivered > 0));
+}
+
+/*
+ * With the ACK that ends a recovery, all that was delivered in it (RFC 3465 counts bytes): else a
+ * small window, which is in recovery most of the time, would never grow.
+ */
+static uint32_t loss_counts(
+	const struct tcp_conn *c, const struct tcp_ack_result *r, bool recovered)
+{
+	uint32_t delivered = c->flags & TCPF_SACK ? r->delivered : r->acked;
+
+	return recovered ? c->prr_delivered + delivered : delivered;
+}
+
 void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_ns)
 {
-	bool limited = c->flags & TCPF_CWND_LIMITED;
+	bool limited = c->flags & TCPF_CWND_LIMITED, recovered = false;
 
 	tlp_on_ack(c, r);
 	if (c->flags & TCPF_UNDO)
 		tcp_undo_on_ack(c, r, now_ns);
-	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover))
+	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover)) {
+		recovered = c->ca_state == TCP_CA_RECOVERY;
 		leave_recovery(c);
+	}
 	if (c->flags & TCPF_SACK)
 		r->lost += tcp_rack_detect(c, now_ns);
 	else
 		reno_on_ack(c, r);
 	if (c->lost_bytes > 0 && c->ca_state == TCP_CA_OPEN && tcp_synchronized(c))
-		enter_recovery(c, r->delivered);
+		enter_recovery(c, r->delivered, now_ns);
 	if (c->ca_state == TCP_CA_RECOVERY) {
 		prr_update(c, r->delivered, r->acked > 0 && r->lost == 0);
 		/* RFC 6582 3.2 step 5: the hole behind a partial acknowledgement goes at once. */
 		if (!(c->flags & TCPF_SACK) && r->acked > 0)
 			c->cwnd = RP_MAX(c->cwnd, tcp_flight(c) + c->mss);
-	} else if (r->acked > 0 && !r->ece && (limited || c->ca_state == TCP_CA_LOSS)) {
+	} else if (loss_may_grow(c, r) && (limited || c->ca_state == TCP_CA_LOSS)) {
+		if (c->cwnd < c->ssthresh)
+			tcp_hystart_on_ack(c, r->rtt_ns);
 		/* Each ACK of that window counts, but no more than doubles what was in use. */
 		if (c->cwnd >= c->ssthresh || c->ca_state == TCP_CA_LOSS ||
 			c->cwnd < 2 * c->limited_flight)
-			c->cc->on_ack(c, r->acked, now_ns);
+			c->cc->on_ack(c, loss_counts(c, r, recovered), now_ns);
 		if (rp_seq_geq(c->snd_una, c->limited_end))
 			c->flags &= ~TCPF_CWND_LIMITED;
 	}
@@ -384,12 +487,36 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 
 void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns)
 {
+	uint32_t cwnd = c->cwnd;
+
 	if (tcp_rack_detect(c, now_ns) == 0)
 		return;
-	if (c->ca_state == TCP_CA_OPEN)
-		enter_recovery(c, 0);
-	if (c->ca_state == TCP_CA_RECOVERY)
+	if (c->ca_state == TCP_CA_OPEN) {
+		enter_recovery(c, 0, now_ns);
 		prr_update(c, 0, false);
+	} else if (c->ca_state == TCP_CA_RECOVERY) {
+		/*
+		 * PRR is for ACKs. What the last one allowed stays, so that what is lost now makes
+		 * room for itself: nothing else may be there to be acknowledged.
+		 */
+		prr_update(c, 0, false);
+		c->cwnd = RP_MAX(c->cwnd, RP_MIN(cwnd, c->ssthresh));
+	}
+}
+
+void tcp_on_probe(struct tcp_conn *c, uint64_t now_ns)
+{
+	struct rp_list *l = rp_list_empty(&c->lost) ? c->xmit.next : c->lost.next;
+
+	RP_ASSERT(l != &c->xmit); /* timer_probe_ns() */
+	c->probes++;
+	/* In the place of a timeout it begins the wait for that anew; before it, it does not. */
+	if (now_ns >= c->rto_start_ns + tcp_rto_now(c))
+		c->rto_start_ns = now_ns;
+	if (!tcp_xmit(c, tseg_of_xmit(l), now_ns))
+		return;
+	tcp_stack_of(c)->counters->tlp++;
+	c->stat_tlp++;
 }
 
 void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns)
@@ -448,7 +575,7 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 		rp_neigh_suspect(tcp_stack_of(c)->net, c->neigh, now_ns);
 	if (c->ca_state == TCP_CA_OPEN || (c->ca_state == TCP_CA_LOSS && c->backoff == 0)) {
 		/* RFC 5681 (4): not again for the same loss. */
-		tcp_undo_begin(c);
+		tcp_undo_begin(c, now_ns);
 		c->ssthresh = c->cc->reduce(c, TCP_CONGESTION_RTO);
 		tcp_ecn_reduced(c);
 		/* Without SACK, what lay behind one lost segment would look like it. */
@@ -489,4 +616,6 @@ void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)
 		return;
 	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
 	c->cwnd = RP_MIN(c->cwnd, tcp_initial_window(c));
+	/* A round with the queue that was there before says nothing of this one. */
+	c->hystart = (struct tcp_hystart){.round_end = c->snd_una};
 }

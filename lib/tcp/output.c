@@ -290,6 +290,8 @@ static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		t->retransmits = (uint8_t)RP_MIN(t->retransmits + 1, UINT8_MAX);
 		if (c->flags & TCPF_UNDO)
 			tcp_undo_retransmitted(c, t, now_ns);
+		if (t->retransmits == 1)
+			tcp_watch(c, t, now_ns);
 		c->stat_rtx++;
 		n->rtx_segments++;
 		n->rtx_bytes += t->length;

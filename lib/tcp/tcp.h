@@ -65,6 +65,12 @@ enum rp_syn_cookies {
 	RP_SYN_COOKIES_ALWAYS, /**< for tests */
 };
 
+enum rp_slow_start {
+	RP_SLOW_START_CSS,   /**< HyStart++ with its conservative rounds (RFC 9406) */
+	RP_SLOW_START_EXIT,  /**< it ends as soon as round trips grow */
+	RP_SLOW_START_PLAIN, /**< it ends by a loss or a mark only */
+};
+
 struct rp_tcp_config {
 	/** Interface, pools, neighbour limits, network counters. on_neigh_failed is set by the
 	 * stack. */
@@ -97,9 +103,10 @@ struct rp_tcp_config {
 	uint64_t user_timeout_ns;  /**< default of a connection; 0 = 180 s */
 	/** Options of SYNs that are neither offered nor accepted. */
 	bool no_timestamps, no_sack, no_window_scale;
-	bool no_tail_probes;	     /**< RFC 8985 7 is left out: a lost tail takes a timeout */
-	bool no_idle_restart;	     /**< the window stays after an idle time (RFC 5681 4.1) */
-	uint8_t receive_shift_least; /**< a scale larger than the buffer asks for; at most 14 */
+	bool no_tail_probes;	       /**< RFC 8985 7 is left out: a lost tail takes a timeout */
+	enum rp_slow_start slow_start; /**< the first one of a connection */
+	bool no_idle_restart;	       /**< the window stays after an idle time (RFC 5681 4.1) */
+	uint8_t receive_shift_least;   /**< a scale larger than the buffer asks for; at most 14 */
 
 	uint64_t time_wait_ns; /**< 2 MSL; 0 = 60 s */
 	uint64_t fin_wait_ns;  /**< silence in FIN-WAIT-2 after close(); 0 = 60 s */
@@ -246,8 +253,8 @@ struct rp_tcp_info {
 	uint64_t bytes_sent, bytes_received;
 	uint64_t opened_ns, deadline_ns; /**< deadline RP_NEVER: none */
 	/**
-	 * What the next deadline is for: "rto", "tlp", "reorder", "persist", "ack" (a delayed one),
-	 * "keepalive", "fin-wait" or "none".
+	 * What the next deadline is for: "rto", "tlp", "reorder", "probe", "persist", "ack" (a
+	 * delayed one), "keepalive", "fin-wait" or "none".
 	 */
 	const char *timer;
 };

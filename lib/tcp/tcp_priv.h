@@ -110,6 +110,7 @@ enum tcp_timer {
 	TCP_TIMER_RTO,
 	TCP_TIMER_TLP,
 	TCP_TIMER_REORDER,
+	TCP_TIMER_PROBE, /* of a recovery that stands still */
 	TCP_TIMER_PERSIST,
 };
 
@@ -198,6 +199,21 @@ enum {
 	TCP_ECN_DCTCP = 128,
 };
 
+/** A segment that went again: should its D-SACK come late, it was late itself, and by how much. */
+struct tcp_watched {
+	uint64_t sent_ns, again_ns; /* again_ns 0: free */
+	uint32_t end;
+};
+#define TCP_WATCHED 4
+
+/** HyStart++ (RFC 9406): does the first slow start fill a queue already? */
+struct tcp_hystart {
+	uint64_t last_ns, current_ns, base_ns; /* least round trips; 0: none */
+	uint32_t round_end;
+	uint8_t samples; /* of this round; no more than are needed are counted */
+	uint8_t css;	 /* which round of conservative slow start it is; 0: of slow start */
+};
+
 struct tcp_bucket {
 	uint64_t used_ns; /* tokens are used up to here */
 };
@@ -262,8 +278,10 @@ struct tcp_conn {
 
 	/* Loss recovery. */
 	uint64_t rack_xmit_ns, rack_rtt_ns;
+	uint64_t reo_seen_ns; /* how late a segment came that was not lost; 0: none seen */
 	uint32_t rack_end, rack_fack, reo_round_end, reo_persist;
-	uint32_t recover; /* recovery ends when this is acknowledged */
+	uint32_t reo_seen_persist; /* recoveries until reo_seen_ns is halved */
+	uint32_t recover;	   /* recovery ends when this is acknowledged */
 	uint32_t ca_acked;
 	const struct tcp_cc_ops *cc;
 	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
@@ -282,6 +300,11 @@ struct tcp_conn {
 	uint32_t undo_rtx_end, undo_ts;
 	uint64_t frto_ns; /* when a timeout fired that may have been spurious; 0: none */
 	uint32_t tlp_end, dup_bytes;
+	uint8_t probes;	   /* of recovery, since the last delivery */
+	bool undo_chained; /* undo_* are of an earlier reduction that may be taken back as well */
+	uint64_t undo_ns;  /* when the first of these was */
+	struct tcp_watched watched[TCP_WATCHED];
+	struct tcp_hystart hystart;
 	uint32_t sack_cache_count;
 	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
 	struct tcp_range dsack_seen; /* the last one received, and the ACK of its segment */
@@ -393,11 +416,15 @@ struct rp_tcp_stack {
 	struct rp_tcp_counters own_counters;
 };
 
-#define TCP_RTO_INITIAL_NS (1 * RP_NS_PER_S)	    /* RFC 6298 2.1 */
-#define TCP_RTO_SYN_LOST_NS (3 * RP_NS_PER_S)	    /* RFC 6298 5.7 */
+#define TCP_RTO_INITIAL_NS (1 * RP_NS_PER_S)  /* RFC 6298 2.1 */
+#define TCP_RTO_SYN_LOST_NS (3 * RP_NS_PER_S) /* RFC 6298 5.7 */
+#define TCP_SSTHRESH_INITIAL (UINT32_MAX / 2)
+#define TCP_NEAR_DELAY_NS (10 * RP_NS_PER_MS) /* who is known to answer so soon is one of us */
+#define TCP_PAWS_SLACK_MS 256 /* 2^32 bytes take longer, up to 100 Gbit/s a connection */
 #define TCP_PTO_MIN_NS (500 * RP_NS_PER_US)	    /* a peer's loop may pause that long */
 #define TCP_REO_STEP_NS (8 * RP_NS_PER_US)	    /* reorder window: grows by no less */
 #define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)	    /* reorder window: no less is its bound */
+#define TCP_REO_SEEN_RTTS 8			    /* ... in round trips, of what was measured */
 #define TCP_PAWS_IDLE_NS (24 * 86400 * RP_NS_PER_S) /* RFC 7323 5.5 */
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
 #define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */
@@ -408,6 +435,12 @@ struct rp_tcp_stack {
 static inline struct tcp_conn *tcp_conn_of(const struct rp_conn *c)
 {
 	return RP_CONTAINER_OF(c, struct tcp_conn, base);
+}
+
+/** Is the peer known to answer soon, as appliances do? */
+static inline bool tcp_is_near(const struct tcp_conn *c)
+{
+	return c->peer_ack_delay_ns <= TCP_NEAR_DELAY_NS;
 }
 
 static inline struct rp_tcp_stack *tcp_stack_of(const struct tcp_conn *c)
@@ -647,6 +680,8 @@ struct tcp_ack_result {
 	uint64_t rtt_xmit_ns;
 	uint32_t ts_echo;
 	bool dsack, dupack, has_ts, ece;
+	bool at_una;   /* the segment at hand is the one that the echo tells of */
+	bool original; /* what was retransmitted first came sooner than a round trip takes */
 };
 /** One segment was delivered: RACK's notion of the newest one, round trip, reordering. */
 void tcp_rack_delivered(
@@ -659,8 +694,12 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 /** Marks the segments that are overdue by RACK and sets reo_ns; returns the bytes marked. */
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns);
 void tcp_mark_lost(struct tcp_conn *c, struct tseg *t);
+/** A segment goes for the second time; its xmit_ns is still that of the first. */
+void tcp_watch(struct tcp_conn *c, const struct tseg *t, uint64_t now_ns);
 void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns);
 void tcp_on_tlp(struct tcp_conn *c, uint64_t now_ns);
+/** Nothing was delivered for a while in recovery: one segment goes again. */
+void tcp_on_probe(struct tcp_conn *c, uint64_t now_ns);
 void tcp_on_reorder_timer(struct tcp_conn *c, uint64_t now_ns);
 uint64_t tcp_reo_window_ns(const struct tcp_conn *c);
 /** Bytes in flight as congestion control sees them. */
@@ -679,6 +718,8 @@ uint32_t tcp_cc_window_max(const struct tcp_conn *c);
 uint32_t tcp_cc_flight(const struct tcp_conn *c);
 /** Grows cwnd up to ssthresh; returns what is left of `acked`. */
 uint32_t tcp_cc_slow_start(struct tcp_conn *c, uint32_t acked);
+/** An ACK in slow start: is it to end? rtt_ns 0: no sample. */
+void tcp_hystart_on_ack(struct tcp_conn *c, uint64_t rtt_ns);
 /** Once it is known whether ECN is agreed on. */
 void tcp_cc_select(struct tcp_conn *c);
 void tcp_cc_reno_grow(struct tcp_conn *c, uint32_t acked, uint32_t *acked_sum);
@@ -710,7 +751,7 @@ static inline bool tcp_echo_before(
 /* undo.c */
 
 /** A reduction is about to follow: remembers what it takes away. */
-void tcp_undo_begin(struct tcp_conn *c);
+void tcp_undo_begin(struct tcp_conn *c, uint64_t now_ns);
 void tcp_undo_retransmitted(struct tcp_conn *c, const struct tseg *t, uint64_t now_ns);
 /** It was for nothing. */
 void tcp_undo(struct tcp_conn *c);

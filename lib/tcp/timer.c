@@ -3,6 +3,7 @@
 
 #define KEEPALIVE_INTERVAL_NS (75 * RP_NS_PER_S)
 #define KEEPALIVE_PROBES 9u
+#define PROBES_MAX 3
 
 const char *tcp_timer_name(unsigned timer)
 {
@@ -11,6 +12,7 @@ const char *tcp_timer_name(unsigned timer)
 		[TCP_TIMER_RTO] = "rto",
 		[TCP_TIMER_TLP] = "tlp",
 		[TCP_TIMER_REORDER] = "reorder",
+		[TCP_TIMER_PROBE] = "probe",
 		[TCP_TIMER_PERSIST] = "persist",
 	};
 
@@ -43,6 +45,24 @@ static uint64_t timer_tlp_ns(const struct tcp_conn *c)
 	if (c->pipe < 2u * c->mss)
 		pto_ns += c->peer_ack_delay_ns;
 	return c->tlp_start_ns + pto_ns;
+}
+
+/*
+ * In recovery RFC 8985 has no probe: what went again and is lost once more, with nothing sent after
+ * it, takes a timeout. Where that is long after a round trip, and the peer is known to answer soon,
+ * it is asked as QUIC does (RFC 9002 6.2), with a doubled time each.
+ */
+static uint64_t timer_probe_ns(const struct tcp_conn *c)
+{
+	uint64_t pto_ns;
+
+	if (!(c->flags & TCPF_SACK) || c->ca_state == TCP_CA_LOSS ||
+		(c->ca_state == TCP_CA_OPEN && c->sacked_count == 0) ||
+		c->pipe + c->lost_bytes == 0 || c->probes >= PROBES_MAX || c->srtt_ns == 0 ||
+		!tcp_synchronized(c) || !tcp_is_near(c) || tcp_stack_of(c)->config.no_tail_probes)
+		return RP_NEVER;
+	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS) << c->probes;
+	return RP_MAX(c->tlp_start_ns, c->sent_ns) + pto_ns + tcp_reo_window_ns(c);
 }
 
 /* Since when nothing moves though something should. */
@@ -84,11 +104,18 @@ static void timer_set_xmit(struct tcp_conn *c, uint64_t now_ns)
 		c->timer = TCP_TIMER_RTO;
 		c->timer_ns = c->rto_start_ns + tcp_rto_now(c);
 		tlp_ns = timer_tlp_ns(c);
-		if (tlp_ns < c->timer_ns) {
+		/* Where a probe may be sent, it is sent in the place of the timeout. */
+		if (tlp_ns != RP_NEVER) {
 			c->timer = TCP_TIMER_TLP;
-			c->timer_ns = tlp_ns;
+			c->timer_ns = RP_MIN(tlp_ns, c->timer_ns);
 		}
-		if (c->reo_ns < c->timer_ns) {
+		tlp_ns = timer_probe_ns(c);
+		if (tlp_ns < c->timer_ns || (tlp_ns != RP_NEVER && c->probes == 0)) {
+			c->timer = TCP_TIMER_PROBE;
+			c->timer_ns = RP_MIN(tlp_ns, c->timer_ns);
+		}
+		/* What is late is found by then, and goes again; that begins the timeout anew. */
+		if (c->reo_ns != RP_NEVER) {
 			c->timer = TCP_TIMER_REORDER;
 			c->timer_ns = c->reo_ns;
 		}
@@ -169,6 +196,9 @@ static void timer_xmit_fired(struct tcp_conn *c, uint64_t now_ns)
 		break;
 	case TCP_TIMER_REORDER:
 		tcp_on_reorder_timer(c, now_ns);
+		break;
+	case TCP_TIMER_PROBE:
+		tcp_on_probe(c, now_ns);
 		break;
 	case TCP_TIMER_PERSIST:
 		timer_persist(c, now_ns);

@@ -8,15 +8,27 @@
  * step 3b); every retransmission is reported as a duplicate (RFC 3708 over RFC 2883).
  */
 
-void tcp_undo_begin(struct tcp_conn *c)
+/* So many round trips after the first of several reductions the later ones stand on their own. */
+#define UNDO_CHAIN_RTTS 8
+
+void tcp_undo_begin(struct tcp_conn *c, uint64_t now_ns)
 {
-	c->flags |= TCPF_UNDO;
-	c->undo_una = c->undo_rtx_end = c->snd_una;
+	/*
+	 * What came late by several round trips is reported when the next recovery has begun. Until
+	 * all that went again is reported, or some time passed, they are one.
+	 */
+	c->undo_chained = c->flags & TCPF_UNDO && c->undo_bytes > 0 && c->flags & TCPF_REORDERING &&
+			  now_ns - c->undo_ns < UNDO_CHAIN_RTTS * c->srtt_ns;
+	c->frto_ns = 0;
 	c->undo_end = c->snd_nxt;
+	if (c->undo_chained)
+		return;
+	c->flags |= TCPF_UNDO;
+	c->undo_ns = now_ns;
+	c->undo_una = c->undo_rtx_end = c->snd_una;
 	c->undo_bytes = 0;
 	c->undo_cwnd = c->cwnd;
 	c->undo_ssthresh = c->ssthresh;
-	c->frto_ns = 0;
 }
 
 void tcp_undo_retransmitted(struct tcp_conn *c, const struct tseg *t, uint64_t now_ns)
@@ -71,7 +83,7 @@ static bool undo_by_timestamp(struct tcp_conn *c, const struct tcp_ack_result *r
 	if (c->undo_rtx_end == c->undo_una || rp_seq_lt(c->snd_una, c->undo_rtx_end))
 		return false;
 	c->undo_rtx_end = c->undo_una;
-	return tcp_echo_before(c, r, c->undo_ts);
+	return r->original || tcp_echo_before(c, r, c->undo_ts);
 }
 
 /* The newest of what was acknowledged and never sent twice was sent before the timeout. */

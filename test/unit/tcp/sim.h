@@ -41,10 +41,13 @@ struct sim_config {
 	uint32_t queue_frames;	      /* of the bottleneck; 0: unlimited */
 	/* What finds so many frames before it is marked where it may be, else dropped. 0: never. */
 	uint32_t mark_frames;
-	uint16_t mtu;			      /* 0: 1500 */
+	uint32_t buffer_frames; /* what finds so many frames before it is dropped; 0: unlimited */
+	uint16_t mtu;		/* 0: 1500 */
 	uint32_t header_mbufs, payload_mbufs; /* of each host; 0: plenty */
-	bool share_mbufs;		      /* frames are passed as they are, as net_ring does */
-	struct rp_tcp_config tcp[2];	      /* what is zero has the default of the simulation */
+	uint32_t rx_mbufs;	     /* ... for what is on the wire, unless shared; 0: plenty */
+	bool share_mbufs;	     /* frames are passed as they are, as net_ring does */
+	bool trust;		     /* checksums of frames are not looked at: for long runs */
+	struct rp_tcp_config tcp[2]; /* what is zero has the default of the simulation */
 	/* Sees each frame as it is sent; false drops it. */
 	bool (*tap)(void *ctx, const struct sim_frame_info *f);
 	void *tap_ctx;
@@ -78,6 +81,8 @@ struct sim {
 	uint64_t paused_ns[2]; /* until then the host does nothing */
 	struct rp_rand rand;
 	uint32_t in_queue[2];
+	/* Bytes of payload that a host sent, and that were not lost of it. */
+	uint64_t payload_sent[2], payload_through[2];
 	bool cut;
 };
 
