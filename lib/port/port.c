@@ -25,6 +25,8 @@
 /** What mempool caches of a few lcores keep from the others. */
 #define POOL_CACHES 2048
 #define PAIR_RING_COUNT 1024
+/** Ethernet with a tag, IPv6, TCP with its options. */
+#define GSO_HEADERS_MAX 128
 /** Memory of the device itself: rings, control structures. */
 #define DEVICE_BYTES (8ull << 20)
 
@@ -50,6 +52,25 @@ static uint32_t rx_mbufs_of(const struct rp_port_config *c, uint32_t rx_descript
 static uint32_t linear_mbufs_of(uint32_t queues, uint32_t tx_descriptors)
 {
 	return queues * (tx_descriptors + RP_PORT_TX_PENDING_MAX + RP_PORT_BURST_MAX) + POOL_CACHES;
+}
+
+/* Super-segments may have to be cut here: by choice, or one that the device finds too long. */
+static bool may_cut(const struct rp_port_config *c, const struct port_driver *d)
+{
+	return c->tso == RP_PORT_CHOICE_ON || (c->tso == RP_PORT_CHOICE_AUTO && d->tso);
+}
+
+/* Headers, and references where the device takes chains. */
+static uint32_t gso_mbufs_of(uint32_t queues, uint32_t tx_descriptors, bool chains)
+{
+	return (chains ? 2 : 1) *
+	       (queues * (tx_descriptors + RP_PORT_TX_PENDING_MAX + PORT_GSO_SEGMENTS_MAX) +
+		       POOL_CACHES);
+}
+
+static uint16_t gso_room_of(const struct rp_port_config *c, const struct port_driver *d)
+{
+	return d->chains ? GSO_HEADERS_MAX : data_room_of(c);
 }
 
 bool rp_port_needs_pci(const char *text)
@@ -119,6 +140,9 @@ uint64_t rp_port_memory_bytes(const struct rp_port_config *c)
 	return c->queues * rp_pool_bytes(rx_mbufs_of(c, rx), data_room_of(c), c->mbuf_priv_size) +
 	       (driver.chains ? 0
 			      : rp_pool_bytes(linear_mbufs_of(c->queues, tx), data_room_of(c), 0)) +
+	       (may_cut(c, &driver) ? rp_pool_bytes(gso_mbufs_of(c->queues, tx, driver.chains),
+					      gso_room_of(c, &driver), 0)
+				    : 0) +
 	       DEVICE_BYTES;
 }
 
@@ -192,6 +216,16 @@ static int create_queues(struct rp_port *p, char *error, size_t error_size)
 		if (rc < 0)
 			return rc;
 	}
+	if (may_cut(&p->config, &p->driver)) {
+		char name[RTE_MEMPOOL_NAMESIZE];
+
+		snprintf(name, sizeof(name), "port%u_gso", p->serial);
+		p->gso_pool = rp_pool_create(name,
+			gso_mbufs_of(p->queue_count, p->tx_descriptors, p->driver.chains),
+			gso_room_of(&p->config, &p->driver), 0, p->socket_id, error, error_size);
+		if (!p->gso_pool)
+			return -errno;
+	}
 	if (!p->driver.chains) {
 		char name[RTE_MEMPOOL_NAMESIZE];
 
@@ -215,6 +249,10 @@ static struct rp_port *allocate(const struct rp_port_config *c)
 	memset(p, 0, sizeof(*p));
 	p->config = *c;
 	p->config.device = p->config.driver_config = NULL;
+	p->config.rss_key = NULL;
+	p->has_rss_key = c->rss_key != NULL;
+	if (c->rss_key)
+		memcpy(p->rss_key, c->rss_key, sizeof(p->rss_key));
 	p->serial = serial_next++;
 	p->mtu = mtu_of(c);
 	p->socket_id = -1;
@@ -328,6 +366,7 @@ void rp_port_destroy(struct rp_port *p)
 	for (uint16_t i = 0; p->queues && i < p->queue_count; i++)
 		free_pool(p, p->queues[i].pool);
 	free_pool(p, p->linear_pool);
+	free_pool(p, p->gso_pool);
 	port_socket_release(&p->socket);
 	free(p->rings);
 	free(p->queues);
@@ -414,6 +453,9 @@ void rp_port_info(const struct rp_port *p, struct rp_port_info *info)
 		.rx_descriptors = p->rx_descriptors,
 		.tx_descriptors = p->tx_descriptors,
 		.flags = p->flags,
+		.rss_table_size = p->flags & RP_PORT_RSS
+					  ? RP_MIN(p->rss_table_size, RP_PORT_RSS_TABLE_MAX)
+					  : 0,
 		.socket = p->socket_id,
 		.link_up = rp_port_link_up(p),
 	};

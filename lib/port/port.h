@@ -49,13 +49,31 @@ enum rp_port_checksum {
 enum rp_port_flag {
 	RP_PORT_TX_IPV4_CKSUM = 1 << 0, /**< set RTE_MBUF_F_TX_IP_CKSUM and l2_len, l3_len */
 	RP_PORT_TX_TCP_CKSUM =
-		1 << 1,		    /**< set RTE_MBUF_F_TX_TCP_CKSUM, lengths, pseudo-header sum */
-	RP_PORT_TX_TSO = 1 << 2,    /**< set RTE_MBUF_F_TX_TCP_SEG, tso_segsz; needs TX_TCP_CKSUM */
+		1 << 1, /**< set RTE_MBUF_F_TX_TCP_CKSUM, lengths, pseudo-header sum */
+	/**
+	 * Super-segments are cut to tso_segsz, by the device or by the port: set
+	 * RTE_MBUF_F_TX_TCP_SEG, TCP_CKSUM, with TX_IPV4_CKSUM also IP_CKSUM, lengths, and the
+	 * pseudo-header sum without a length.
+	 */
+	RP_PORT_TX_TSO = 1 << 2,
 	RP_PORT_RX_CKSUM = 1 << 3,  /**< the device may set CKSUM_GOOD and _BAD */
 	RP_PORT_TX_CHAINS = 1 << 4, /**< the device takes chains; else the port copies (counted) */
 	RP_PORT_RX_CHAINS = 1 << 5, /**< frames may arrive as chains */
 	RP_PORT_ISOLATED = 1 << 6,  /**< virtual wire: no other host can be on it */
-	RP_PORT_RSS = 1 << 7,	    /**< the device spreads flows over the queues */
+	/** The device spreads flows by key and table as the port has programmed and read back. */
+	RP_PORT_RSS = 1 << 7,
+	RP_PORT_TX_GSO = 1 << 8, /**< with TX_TSO: the port cuts, since the device does not */
+};
+
+/** Bytes of a key of RSS that count: what IPv6 with ports needs. */
+#define RP_PORT_RSS_KEY_BYTES 40
+/** Most entries of a table of RSS that differ; a larger one repeats them. */
+#define RP_PORT_RSS_TABLE_MAX 512
+
+enum rp_port_choice {
+	RP_PORT_CHOICE_AUTO, /**< where the device can and its driver file lets it */
+	RP_PORT_CHOICE_ON,
+	RP_PORT_CHOICE_OFF,
 };
 
 struct rp_port_config {
@@ -72,7 +90,16 @@ struct rp_port_config {
 	uint16_t tx_descriptors; /**< 0 = by the driver file */
 	uint16_t mtu;		 /**< 0 = 1500 */
 	enum rp_port_checksum checksum;
-	bool tso;
+	/** Super-segments; ON: cut by the port where the device cannot. */
+	enum rp_port_choice tso;
+	/** Spreading by the device, where there are several queues; ON: or creation fails. */
+	enum rp_port_choice rss;
+	const uint8_t *rss_key; /**< RP_PORT_RSS_KEY_BYTES, borrowed for the call; NULL: no RSS */
+	/**
+	 * Entry i of the table means queue (i % spread) % queues. More than queues: shards without
+	 * a queue of their own are thought of. 0 = queues.
+	 */
+	uint16_t spread;
 	/** mbufs that the stack may hold per queue beyond what the rings need; 0 = 4096. */
 	uint32_t rx_mbufs_extra;
 	uint16_t mbuf_priv_size;		    /**< of the receive pools, a multiple of 8 */
@@ -89,8 +116,9 @@ struct rp_port_info {
 	uint16_t mtu;
 	uint16_t queues;
 	uint16_t rx_descriptors, tx_descriptors;
-	uint32_t flags; /**< enum rp_port_flag */
-	int socket;	/**< NUMA, -1 = any */
+	uint32_t flags;		 /**< enum rp_port_flag */
+	uint16_t rss_table_size; /**< with RP_PORT_RSS: entries of the table, a power of 2 */
+	int socket;		 /**< NUMA, -1 = any */
 	bool link_up;
 };
 

@@ -18,13 +18,6 @@
 #define EAL_ARGS_SIZE 1024
 #define DRAIN_ROUNDS 64
 
-/* What was asked of a device, for one rte_eth_dev_configure(). */
-struct negotiated {
-	struct rte_eth_conf conf;
-	uint32_t flags;
-	bool prepare;
-};
-
 static int fail_dev(const struct rp_port *p, int rc, uint64_t mark, const char *doing, char *error,
 	size_t error_size)
 {
@@ -98,81 +91,8 @@ static int add_device(struct rp_port *p, char *error, size_t error_size)
 	return 0;
 }
 
-static int negotiate_checksums(const struct rp_port *p, const struct rte_eth_dev_info *info,
-	struct negotiated *n, char *error, size_t error_size)
-{
-	const struct rp_port_config *c = &p->config;
-	bool by_device = c->checksum == RP_PORT_CHECKSUM_HW ||
-			 (c->checksum == RP_PORT_CHECKSUM_AUTO && p->driver.checksum_hw);
-	uint64_t *tx = &n->conf.txmode.offloads, *rx = &n->conf.rxmode.offloads;
-
-	if (by_device && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_CKSUM)) {
-		*tx |= RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
-		n->flags |= RP_PORT_TX_TCP_CKSUM;
-		if (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) {
-			*tx |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
-			n->flags |= RP_PORT_TX_IPV4_CKSUM;
-		}
-	} else if (c->checksum == RP_PORT_CHECKSUM_HW) {
-		return port_fail(error, error_size, -ENOTSUP,
-			"port %s: the device (%s) makes no TCP checksums: set checksum: auto or sw",
-			p->device.name, info->driver_name);
-	}
-	if (by_device && (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TCP_CKSUM)) {
-		*rx |= info->rx_offload_capa &
-		       (RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
-		n->flags |= RP_PORT_RX_CKSUM;
-	}
-	if (c->tso && (n->flags & RP_PORT_TX_TCP_CKSUM) &&
-		(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
-		*tx |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
-		n->flags |= RP_PORT_TX_TSO;
-	}
-	/* A NIC without the pseudo-header's sum, or with one of its own, is put right in prepare.
-	 */
-	n->prepare = (n->flags & RP_PORT_TX_TCP_CKSUM) != 0;
-	return 0;
-}
-
-/* Never MBUF_FAST_FREE: it wants one reference a mbuf, and a retransmit queue holds a second. */
-static int negotiate(struct rp_port *p, const struct rte_eth_dev_info *info, struct negotiated *n,
-	char *error, size_t error_size)
-{
-	int rc;
-
-	*n = (struct negotiated){0};
-	if (p->queue_count > info->max_rx_queues || p->queue_count > info->max_tx_queues)
-		return port_fail(error, error_size, -ENOTSUP,
-			"port %s: %u queue pairs wanted, the device has %u for receiving and %u for "
-			"sending: use fewer shards",
-			p->device.name, p->queue_count, info->max_rx_queues, info->max_tx_queues);
-	if (info->max_mtu > 0 && p->mtu > info->max_mtu)
-		return port_fail(error, error_size, -ENOTSUP,
-			"port %s: mtu %u wanted, the device has %u at most", p->device.name, p->mtu,
-			info->max_mtu);
-	rc = negotiate_checksums(p, info, n, error, error_size);
-	if (rc < 0)
-		return rc;
-	if (p->driver.chains && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
-		n->conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-		n->flags |= RP_PORT_TX_CHAINS;
-	}
-	if (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER)
-		n->flags |= RP_PORT_RX_CHAINS;
-	if (p->driver.isolated)
-		n->flags |= RP_PORT_ISOLATED;
-	if (p->queue_count > 1 && info->flow_type_rss_offloads != 0) {
-		n->conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		n->conf.rx_adv_conf.rss_conf.rss_hf =
-			info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP);
-		n->flags |= RP_PORT_RSS;
-	}
-	n->conf.rxmode.mtu = p->mtu;
-	return 0;
-}
-
 static int set_up_queues(
-	struct rp_port *p, const struct rte_eth_dev_info *info, const struct negotiated *n)
+	struct rp_port *p, const struct rte_eth_dev_info *info, const struct port_negotiated *n)
 {
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	struct rte_eth_txconf tx = info->default_txconf;
@@ -209,7 +129,7 @@ static int accept_flags(struct rp_port *p, uint32_t flags, char *error, size_t e
 static int configure(struct rp_port *p, char *error, size_t error_size)
 {
 	struct rte_eth_dev_info info;
-	struct negotiated n;
+	struct port_negotiated n;
 	uint64_t mark = port_log_mark();
 	struct rte_ether_addr mac;
 	int rc = rte_eth_dev_info_get(p->ethdev_id, &info);
@@ -217,7 +137,7 @@ static int configure(struct rp_port *p, char *error, size_t error_size)
 	if (rc < 0)
 		return fail_dev(p, rc, mark, "read what the device can do", error, error_size);
 	p->socket_id = rte_eth_dev_socket_id(p->ethdev_id);
-	rc = negotiate(p, &info, &n, error, error_size);
+	rc = port_negotiate(p, &info, &n, error, error_size);
 	if (rc == 0)
 		rc = accept_flags(p, n.flags, error, error_size);
 	if (rc < 0)
@@ -242,6 +162,12 @@ static int configure(struct rp_port *p, char *error, size_t error_size)
 		q->linear_pool = p->linear_pool ? p->linear_pool : q->pool;
 		q->chains = (n.flags & RP_PORT_TX_CHAINS) != 0;
 		q->prepare = n.prepare;
+		q->tso = n.tso;
+		q->gso_pool = p->gso_pool;
+		q->tx_segments_max =
+			info.tx_desc_lim.nb_seg_max ? info.tx_desc_lim.nb_seg_max : UINT16_MAX;
+		q->distrust = false;
+		q->to_check = n.flags & RP_PORT_RX_CKSUM ? PORT_CHECK_RX : 0;
 		q->frame_bytes_max = p->mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
 		q->cleanup = false;
 	}
@@ -300,13 +226,14 @@ int port_start(struct rp_port *p, char *error, size_t error_size)
 	park_gate_take(NULL);
 	rc = rte_eth_dev_start(p->ethdev_id);
 	if (rc == 0) {
+		port_check_samples(p);
 		for (uint16_t i = 0; i < p->queue_count; i++)
 			p->queues[i].cleanup = rte_eth_tx_done_cleanup(p->ethdev_id, i, 0) >= 0;
 		set_running(p, true);
 	}
 	park_gate_leave();
 	if (rc == 0)
-		return 0;
+		return port_rss_program(p, error, error_size);
 	rc = fail_dev(p, rc, mark, "start the device", error, error_size);
 	append_remedy(p, error, error_size);
 	return rc;

@@ -17,10 +17,14 @@ _Static_assert((RP_PORT_TX_PENDING_MAX & PENDING_MASK) == 0, "a power of 2");
 
 static void count_rx(struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t n)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, chains = 0;
 
-	for (uint16_t i = 0; i < n; i++)
+	for (uint16_t i = 0; i < n; i++) {
 		bytes += burst[i]->pkt_len;
+		chains += burst[i]->nb_segs > 1;
+	}
+	if (chains > 0)
+		PORT_COUNT(&q->counters, rx_chains, chains);
 	PORT_COUNT(&q->counters, rx_packets, n);
 	PORT_COUNT(&q->counters, rx_bytes, bytes);
 }
@@ -53,6 +57,8 @@ uint16_t rp_port_rx(struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t m
 		n = impair_rx(q, burst, n, max, now_ns);
 	if (n > 0)
 		count_rx(q, burst, n);
+	if (__builtin_expect(n > 0 && (q->to_check > 0 || q->distrust), 0))
+		port_check_rx(q, burst, n);
 	return n;
 }
 
@@ -100,30 +106,34 @@ static RP_APART struct rte_mbuf *linearise(struct rp_port_queue *q, struct rte_m
 	return NULL;
 }
 
-static void enqueue(struct rp_port_queue *q, struct rte_mbuf *frame)
+/* As the device takes it: in one buffer where it wants that, offloads prepared. NULL: dropped. */
+static struct rte_mbuf *finish(struct rp_port_queue *q, struct rte_mbuf *frame)
+{
+	if (frame->nb_segs > 1 && !q->chains) {
+		frame = linearise(q, frame);
+		if (!frame)
+			return NULL;
+	}
+	if (q->prepare && rte_eth_tx_prepare(q->ethdev_id, q->index, &frame, 1) != 1) {
+		PORT_COUNT(&q->counters, tx_refused_drops, 1);
+		rte_pktmbuf_free(frame);
+		return NULL;
+	}
+	return frame;
+}
+
+static void enqueue_one(struct rp_port_queue *q, struct rte_mbuf *frame)
 {
 	uint32_t slot;
 
-	if (!q->running) {
-		PORT_COUNT(&q->counters, tx_down_drops, 1);
-		rte_pktmbuf_free(frame);
-		return;
-	}
 	if (frame->pkt_len > q->frame_bytes_max && !(frame->ol_flags & RTE_MBUF_F_TX_TCP_SEG)) {
 		PORT_COUNT(&q->counters, tx_size_drops, 1);
 		rte_pktmbuf_free(frame);
 		return;
 	}
-	if (frame->nb_segs > 1 && !q->chains) {
-		frame = linearise(q, frame);
-		if (!frame)
-			return;
-	}
-	if (q->prepare && rte_eth_tx_prepare(q->ethdev_id, q->index, &frame, 1) != 1) {
-		PORT_COUNT(&q->counters, tx_refused_drops, 1);
-		rte_pktmbuf_free(frame);
+	frame = finish(q, frame);
+	if (!frame)
 		return;
-	}
 	if (q->pending_count >= RP_PORT_TX_PENDING_MAX) {
 		PORT_COUNT(&q->counters, tx_full_drops, 1);
 		rte_pktmbuf_free(frame);
@@ -136,6 +146,43 @@ static void enqueue(struct rp_port_queue *q, struct rte_mbuf *frame)
 	/* A device that refused is asked again once a loop only. */
 	if (q->pending_count >= TX_BURST && !q->stalled)
 		send_pending(q);
+}
+
+/* A super-segment: the device's, where it can have it as it is. */
+static void enqueue_super(struct rp_port_queue *q, struct rte_mbuf *frame)
+{
+	struct rte_mbuf *out[PORT_GSO_SEGMENTS_MAX];
+	uint64_t keep = q->port->flags & RP_PORT_TX_TCP_CKSUM ? RTE_MBUF_F_TX_TCP_CKSUM : 0;
+	unsigned n;
+
+	if (q->tso && frame->nb_segs < q->tx_segments_max) {
+		PORT_COUNT(&q->counters, tx_tso, 1);
+		enqueue_one(q, frame);
+		return;
+	}
+	keep |= q->port->flags & RP_PORT_TX_IPV4_CKSUM ? RTE_MBUF_F_TX_IP_CKSUM : 0;
+	n = port_gso(q->gso_pool, frame, q->chains, keep, out);
+	if (n == 0) {
+		PORT_COUNT(&q->counters, tx_nomem_drops, 1);
+		return;
+	}
+	PORT_COUNT(&q->counters, tx_gso, 1);
+	PORT_COUNT(&q->counters, tx_gso_segments, n);
+	for (unsigned i = 0; i < n; i++)
+		enqueue_one(q, out[i]);
+}
+
+static void enqueue(struct rp_port_queue *q, struct rte_mbuf *frame)
+{
+	if (!q->running) {
+		PORT_COUNT(&q->counters, tx_down_drops, 1);
+		rte_pktmbuf_free(frame);
+		return;
+	}
+	if (__builtin_expect((frame->ol_flags & RTE_MBUF_F_TX_TCP_SEG) != 0, 0))
+		enqueue_super(q, frame);
+	else
+		enqueue_one(q, frame);
 }
 
 void rp_port_tx(struct rp_port_queue *q, struct rte_mbuf *frame, uint64_t now_ns)

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <rte_ethdev.h>
+
 #include <port/port.h>
 
 struct rte_ring;
@@ -171,16 +173,20 @@ struct rp_port_queue {
 	/* Written with the lcores parked, read by the polling lcore. */
 	bool running;
 	bool chains;  /* the device takes chains */
+	bool tso;     /* the device cuts super-segments */
 	bool prepare; /* frames go through rte_eth_tx_prepare() */
 	bool cleanup; /* the device has tx_done_cleanup */
 	uint16_t ethdev_id, index;
 	uint32_t frame_bytes_max;
-	struct rte_mempool *pool, *linear_pool;
+	uint16_t tx_segments_max;
+	struct rte_mempool *pool, *linear_pool, *gso_pool;
 	struct rp_port *port;
 
 	/* The polling lcore's own. */
 	uint32_t pending_head, pending_count;
-	bool stalled; /* the device refused a frame since the last flush */
+	bool stalled;	   /* the device refused a frame since the last flush */
+	bool distrust;	   /* its word about received checksums was wrong */
+	uint32_t to_check; /* so many more of the frames that it calls sound are summed */
 	uint64_t cleaned_ns;
 	struct port_hold rx_hold, tx_hold;
 	struct rte_mbuf *pending[RP_PORT_TX_PENDING_MAX];
@@ -204,10 +210,15 @@ struct rp_port {
 	uint16_t ethdev_id, mtu, queue_count;
 	uint16_t rx_descriptors, tx_descriptors;
 	uint32_t flags;
+	uint8_t rss_key[RP_PORT_RSS_KEY_BYTES];
+	bool has_rss_key;
+	uint8_t rss_key_size; /* of the device */
+	uint64_t rss_types;
+	uint16_t rss_table_size;
 	uint8_t mac[6];
 	int socket_id;
 	uint64_t down_since_ns, tried_ns; /* 0 = not known yet */
-	struct rte_mempool *linear_pool;
+	struct rte_mempool *linear_pool, *gso_pool;
 	struct rte_ring **rings; /* of a pair: the ones that this port receives from */
 	struct rp_port_queue *queues;
 
@@ -230,6 +241,47 @@ void port_unplug(struct rp_port *p);
 int port_start(struct rp_port *p, char *error, size_t error_size);
 /** Keeps the lcores out, and rte_eth_dev_stop(). */
 void port_stop(struct rp_port *p);
+
+/* port_offload.c */
+
+/* What was asked of a device, for one rte_eth_dev_configure(). */
+struct port_negotiated {
+	struct rte_eth_conf conf;
+	uint8_t rss_key[64];
+	uint32_t flags;
+	bool prepare, tso;
+};
+
+/**
+ * What the device can do against what the configuration wants and the driver file lets it. 0 or
+ * -errno with `error` filled; what is refused and can be done in software is counted.
+ */
+int port_negotiate(struct rp_port *p, const struct rte_eth_dev_info *info,
+	struct port_negotiated *n, char *error, size_t error_size);
+/** The device has started: programs the table of RSS and reads it and the key back. */
+int port_rss_program(struct rp_port *p, char *error, size_t error_size);
+/** Does the driver take the kinds of frames that we are going to send? Else offloads go. */
+void port_check_samples(struct rp_port *p);
+/** Of frames that the device calls sound: sums the first ones itself. */
+void port_check_rx(struct rp_port_queue *q, struct rte_mbuf **burst, uint16_t n);
+
+/** Frames of a queue that are summed after a start though the device calls them sound. */
+#define PORT_CHECK_RX 64
+
+/* port_gso.c */
+
+/** Internet checksum of bytes of a chain, not inverted. */
+uint16_t port_l4_sum(const struct rte_mbuf *m, uint32_t offset, uint32_t length);
+
+/** Of a super-segment; headers lie in its first mbuf. */
+#define PORT_GSO_SEGMENTS_MAX 128
+/**
+ * Cuts a super-segment into frames with payloads of tso_segsz, by reference, or where `chains` is
+ * false by copying; take. Checksums are made unless the offload flags `keep` leave them to the
+ * device. How many; 0: freed, no buffers or malformed.
+ */
+unsigned port_gso(struct rte_mempool *pool, struct rte_mbuf *frame, bool chains, uint64_t keep,
+	struct rte_mbuf *out[PORT_GSO_SEGMENTS_MAX]);
 
 /** 0 or -ENOMEM. `held_max` bounds the frames held. */
 int port_hold_init(
