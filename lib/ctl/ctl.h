@@ -45,7 +45,8 @@ struct rp_ctl_config {
 	struct rte_mempool *frame_pool; /**< borrow: of headers; only its gauges */
 	struct rte_mempool *tap_pool;	/**< borrow: blocks of a capture; NULL without ports */
 	struct rp_port *const *ports;	/**< borrow */
-	uint32_t port_count, port_shard;
+	uint32_t port_count;
+	uint64_t port_shards; /**< bit of each shard that polls a queue of some port */
 };
 
 /** NULL with `error` filled. */

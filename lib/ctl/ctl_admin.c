@@ -78,11 +78,11 @@ void ctl_snapshot_done(void *ctx, unsigned shard, uint64_t token)
 {
 	struct rp_ctl *ctl = ctx;
 
-	if (token == CTL_TOKEN_IMPAIR)
+	if (token == CTL_TOKEN_IMPAIR && --ctl->impair_open == 0)
 		impair_done(ctl);
 	else if (token == CTL_TOKEN_TAP_ON || token == CTL_TOKEN_TAP_OFF)
 		ctl_capture_done(ctl, token);
-	else if (--ctl->snapshots_open == 0) {
+	else if (token != CTL_TOKEN_IMPAIR && --ctl->snapshots_open == 0) {
 		round_end(ctl);
 		rounds_run(ctl);
 	}
@@ -125,26 +125,73 @@ static void wait_forget(struct rp_ctl *ctl, void *who)
 
 /* ---- metrics ---- */
 
-static void metrics_ports(struct rp_ctl *ctl, struct rp_metrics *m)
+/* Of all queues, and where there are several, of each. */
+static void metrics_queues(struct rp_metrics *m, uint32_t port, struct rp_port *p, uint16_t queues)
 {
-	for (uint32_t i = 0; i < ctl->config.port_count; i++) {
-		struct rp_port *port = ctl->config.ports[i];
+	for (uint16_t i = 0; i < queues; i++) {
 		const struct rp_port_queue_counters *q =
-			rp_port_queue_counters(rp_port_queue(port, 0));
-		const struct rp_port_counters *p = rp_port_counters(port);
-		char labels[32];
+			rp_port_queue_counters(rp_port_queue(p, i));
+		char labels[48];
 
-		snprintf(labels, sizeof(labels), "port=\"%u\"", i);
+		snprintf(labels, sizeof(labels),
+			queues > 1 ? "port=\"%u\",queue=\"%u\"" : "port=\"%u\"", port, i);
 #define RP_PORT_QUEUE_COUNTER(field, text)              \
 	rp_metrics_add(m, "port", #field, text, labels, \
 		atomic_load_explicit(&q->field, memory_order_relaxed), false);
 #include <port/port_counters.def>
+	}
+}
+
+/* Which offloads are in force, and how flows find their shard. */
+static void metrics_offloads(struct rp_metrics *m, uint32_t port, const struct rp_port_info *info)
+{
+	static const struct {
+		const char *name;
+		uint32_t flag;
+	} offloads[] = {
+		{"tx_checksum", RP_PORT_TX_TCP_CKSUM},
+		{"rx_checksum", RP_PORT_RX_CKSUM},
+		{"tx_chains", RP_PORT_TX_CHAINS},
+		{"rx_chains", RP_PORT_RX_CHAINS},
+		{"tso", RP_PORT_TX_TSO},
+		{"rss", RP_PORT_RSS},
+	};
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(offloads); i++) {
+		char labels[64];
+		bool on = info->flags & offloads[i].flag;
+
+		if (offloads[i].flag == RP_PORT_TX_TSO && info->flags & RP_PORT_TX_GSO)
+			on = false;
+		snprintf(labels, sizeof(labels), "port=\"%u\",offload=\"%s\"", port,
+			offloads[i].name);
+		rp_metrics_add(m, "port", "offload",
+			"1 while the device does it; rss 0 with several shards: the lcore that "
+			"receives a frame hands it to its shard",
+			labels, on, true);
+	}
+}
+
+static void metrics_ports(struct rp_ctl *ctl, struct rp_metrics *m)
+{
+	for (uint32_t i = 0; i < ctl->config.port_count; i++) {
+		struct rp_port *port = ctl->config.ports[i];
+		const struct rp_port_counters *p = rp_port_counters(port);
+		struct rp_port_info info;
+		char labels[32];
+
+		rp_port_info(port, &info);
+		snprintf(labels, sizeof(labels), "port=\"%u\"", i);
+		metrics_queues(m, i, port, info.queues);
 #define RP_PORT_COUNTER(field, text)                    \
 	rp_metrics_add(m, "port", #field, text, labels, \
 		atomic_load_explicit(&p->field, memory_order_relaxed), false);
 #include <port/port_counters.def>
 		rp_metrics_add(m, "port", "link_up", "1 while the port has a link", labels,
 			rp_port_link_up(port), true);
+		rp_metrics_add(
+			m, "port", "queues", "queue pairs in use", labels, info.queues, true);
+		metrics_offloads(m, i, &info);
 	}
 }
 
@@ -371,6 +418,28 @@ static void impair_done(struct rp_ctl *ctl)
 		ctl_admin_reply(call, &r.base);
 }
 
+/* Every shard that polls a queue of some port is told; one that has no queue of this port answers.
+ */
+static void impair_begin(struct rp_ctl *ctl, struct rp_grpc_call *call, uint32_t port)
+{
+	bool all = true;
+
+	ctl->impair_open = 0;
+	for (uint64_t left = ctl->config.port_shards; left; left &= left - 1) {
+		if (rp_control_impair(ctl->control, (unsigned)__builtin_ctzll(left), port,
+			    &ctl->impair_spec, CTL_TOKEN_IMPAIR) == 0)
+			ctl->impair_open++;
+		else
+			all = false;
+	}
+	ctl->impair_busy = ctl->impair_open > 0;
+	ctl->impair_call = all ? call : NULL;
+	if (!all)
+		rp_grpc_call_finish(
+			call, RP_GRPC_UNAVAILABLE, "ringpost: the ring to a shard is full");
+	ctl_kick(ctl);
+}
+
 static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
 	struct rp_ctl *ctl = ctx;
@@ -391,15 +460,7 @@ static void on_impair(struct rp_grpc_call *call, const uint8_t *data, size_t len
 			call, RP_GRPC_UNAVAILABLE, "ringpost: another change is under way");
 	} else {
 		ctl->impair_spec = spec;
-		if (rp_control_impair(ctl->control, ctl->config.port_shard, q->port,
-			    &ctl->impair_spec, CTL_TOKEN_IMPAIR) != 0) {
-			rp_grpc_call_finish(
-				call, RP_GRPC_UNAVAILABLE, "ringpost: the shard's ring is full");
-			goto out;
-		}
-		ctl->impair_busy = true;
-		ctl->impair_call = call;
-		ctl_kick(ctl);
+		impair_begin(ctl, call, q->port);
 	}
 out:
 	ringpost__v1__impair_request__free_unpacked(q, NULL);

@@ -123,6 +123,15 @@ static void blocks_free(struct ctl_capture *c, const struct rp_ctl *ctl)
 	}
 }
 
+/* Each lcore that polls a queue has a tap of its own; all of them follow one configuration. */
+static void taps_turn(struct rp_ctl *ctl, struct rp_tap_config *config, uint64_t token)
+{
+	ctl->capture.open = (uint32_t)__builtin_popcountll(ctl->config.port_shards);
+	for (uint64_t left = ctl->config.port_shards; left; left &= left - 1)
+		rp_control_tap(ctl->control, (unsigned)__builtin_ctzll(left), config, token);
+	ctl_kick(ctl);
+}
+
 static void capture_end(struct rp_ctl *ctl, const char *why)
 {
 	struct ctl_capture *c = &ctl->capture;
@@ -140,8 +149,7 @@ static void capture_stop(struct rp_ctl *ctl)
 	if (c->state != CTL_CAPTURE_STARTING && c->state != CTL_CAPTURE_ON)
 		return;
 	c->state = CTL_CAPTURE_STOPPING;
-	rp_control_tap(ctl->control, ctl->config.port_shard, NULL, CTL_TOKEN_TAP_OFF);
-	ctl_kick(ctl);
+	taps_turn(ctl, NULL, CTL_TOKEN_TAP_OFF);
 }
 
 /* Bytes of the file that a block's records become, at most. */
@@ -251,6 +259,8 @@ void ctl_capture_done(struct rp_ctl *ctl, uint64_t token)
 {
 	struct ctl_capture *c = &ctl->capture;
 
+	if (--c->open > 0)
+		return;
 	if (token == CTL_TOKEN_TAP_OFF) {
 		c->state = CTL_CAPTURE_DRAINING;
 		rp_loop_timer_cancel(&c->timer);
@@ -323,8 +333,7 @@ static void capture_start(
 	RP_LOG(RP_LOG_PORT, RP_LOG_INFO, "capture begins");
 	/* The file begins before the tap is on: what it brings finds the head there. */
 	send_head(ctl);
-	rp_control_tap(ctl->control, ctl->config.port_shard, &c->tap, CTL_TOKEN_TAP_ON);
-	ctl_kick(ctl);
+	taps_turn(ctl, &c->tap, CTL_TOKEN_TAP_ON);
 }
 
 static void on_capture(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)

@@ -117,6 +117,7 @@ enum ctl_capture_state {
  * empty, and the shard does not copy what nobody reads. */
 struct ctl_capture {
 	enum ctl_capture_state state;
+	uint32_t open; /**< shards that have not answered the last turn of the tap yet */
 	struct rp_grpc_call *call;	  /**< NULL when it has gone */
 	struct rp_tap_config tap;	  /**< the shard reads it */
 	struct rp_tap_counters *counters; /**< by port; written by the shard */
@@ -171,6 +172,7 @@ struct rp_ctl {
 	struct rp_list waits_now, waits_next;
 	struct rp_impair_spec impair_spec;
 	bool impair_busy;
+	uint32_t impair_open;		  /**< shards that have not answered yet */
 	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
 	struct rp_grpc_method admin_methods[CTL_ADMIN_METHODS];
 	struct rp_http_handler metrics_handler;

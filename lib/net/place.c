@@ -43,6 +43,22 @@ int rp_place_init(struct rp_place *p, const uint8_t key[RP_PLACE_KEY_BYTES], con
 	return 0;
 }
 
+int rp_place_init_spread(struct rp_place *p, const uint8_t key[RP_PLACE_KEY_BYTES],
+	uint32_t table_size, uint64_t shards)
+{
+	uint8_t table[RP_PLACE_TABLE_MAX];
+	uint64_t left = shards;
+
+	if (shards == 0 || table_size > RP_PLACE_TABLE_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < table_size; i++) {
+		left = left ? left : shards;
+		table[i] = (uint8_t)__builtin_ctzll(left);
+		left &= left - 1;
+	}
+	return rp_place_init(p, key, table, table_size);
+}
+
 static inline uint32_t place_bytes(
 	const struct rp_place *p, unsigned at, const uint8_t *bytes, unsigned n)
 {

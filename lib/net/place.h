@@ -28,6 +28,8 @@
 
 #define RP_PLACE_KEY_BYTES 40
 #define RP_PLACE_TABLE_MAX 512
+/** Entries where no device says how many. */
+#define RP_PLACE_TABLE_DEFAULT 128
 /** Of a shard in a table; the bits of a set of shards. */
 #define RP_PLACE_SHARDS_MAX 64
 
@@ -55,6 +57,13 @@ extern const uint8_t rp_place_key_default[RP_PLACE_KEY_BYTES];
 /** 0, or -EINVAL: a table size that is no power of two up to RP_PLACE_TABLE_MAX, a shard beyond. */
 int rp_place_init(struct rp_place *p, const uint8_t key[RP_PLACE_KEY_BYTES], const uint8_t *table,
 	uint32_t table_size);
+
+/**
+ * The same with entry i of the table meaning the (i mod n)th of the n `shards`, a bit each: how a
+ * port with RP_PORT_RSS is programmed, whose queues belong to these in order. -EINVAL also: none.
+ */
+int rp_place_init_spread(struct rp_place *p, const uint8_t key[RP_PLACE_KEY_BYTES],
+	uint32_t table_size, uint64_t shards);
 
 /** The Toeplitz hash of the flow: 12 bytes of IPv4, 36 of IPv6. Both ends are of one family. */
 uint32_t rp_place_hash(const struct rp_place *p, const struct rp_place_flow *flow);

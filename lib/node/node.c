@@ -44,6 +44,7 @@ struct rp_node {
 	struct rte_mempool *queue_pool, *frame_pool, *tap_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
 	struct rp_net_neighbour neighbours[RP_ENGINE_PORTS_MAX][64];
+	struct rp_place *place[RP_ENGINE_PORTS_MAX];
 	uint32_t port_count, shards, link_shard;
 	struct rp_clock clock;
 	struct rp_xcore *xcore;
@@ -119,13 +120,31 @@ static int make_identity(struct rp_node *n, const struct failure *f)
 
 /* ---- sizes ---- */
 
-static struct rp_port_config port_config(const struct rp_conf_port *p)
+/* Shards with links, which have stacks on the ports: in their order they poll the queues. */
+static uint64_t stack_shards(const struct rp_conf *conf, uint32_t shards)
 {
+	return 1ull << (shards > 1 && conf->links.skip_shard_zero ? 1 : 0);
+}
+
+static enum rp_port_choice port_choice(uint32_t tri)
+{
+	return tri == RP_CONF_TRI_ON	? RP_PORT_CHOICE_ON
+	       : tri == RP_CONF_TRI_OFF ? RP_PORT_CHOICE_OFF
+					: RP_PORT_CHOICE_AUTO;
+}
+
+static struct rp_port_config port_config(
+	const struct rp_conf *conf, const struct rp_conf_port *p, uint32_t shards)
+{
+	uint32_t stacks = (uint32_t)__builtin_popcountll(stack_shards(conf, shards));
 	struct rp_port_config c = {
 		.device = p->device,
 		.driver_config = p->driver_config,
-		/* Links have one owner shard, which polls the port alone. */
-		.queues = 1,
+		.queues = (uint16_t)RP_MIN(p->rings, stacks),
+		.spread = (uint16_t)stacks,
+		.rss_key = rp_place_key_default,
+		.rss = port_choice(p->rss),
+		.tso = port_choice(p->tso),
 		.mtu = (uint16_t)p->mtu,
 		.checksum = p->checksum == RP_CONF_OFFLOAD_HW	? RP_PORT_CHECKSUM_HW
 			    : p->checksum == RP_CONF_OFFLOAD_SW ? RP_PORT_CHECKSUM_SW
@@ -146,7 +165,7 @@ void rp_node_sizes(
 
 	*s = (struct rp_node_sizes){.total_bytes = total, .frame_mbufs = FRAME_MBUFS};
 	for (unsigned i = 0; i < conf->ports_count; i++) {
-		struct rp_port_config c = port_config(&conf->ports[i]);
+		struct rp_port_config c = port_config(conf, &conf->ports[i], plan->shards_count);
 
 		s->ports_bytes += rp_port_memory_bytes(&c);
 	}
@@ -238,16 +257,32 @@ static int create_pools(struct rp_node *n, const struct failure *f)
 	return 0;
 }
 
+/* Which shard a flow belongs to: as the device has it, or where it spreads nothing, as we like it.
+ */
+static struct rp_place *place_of(const struct rp_node *n, const struct rp_port *port)
+{
+	struct rp_place *p = malloc(sizeof(*p));
+	struct rp_port_info info;
+
+	RP_ASSERT(p != NULL);
+	rp_port_info(port, &info);
+	RP_ASSERT(rp_place_init_spread(p, rp_place_key_default,
+			  info.rss_table_size ? info.rss_table_size : RP_PLACE_TABLE_DEFAULT,
+			  stack_shards(n->conf, n->shards)) == 0);
+	return p;
+}
+
 static int create_ports(struct rp_node *n, const struct failure *f)
 {
 	for (unsigned i = 0; i < n->conf->ports_count; i++) {
-		struct rp_port_config c = port_config(&n->conf->ports[i]);
+		struct rp_port_config c = port_config(n->conf, &n->conf->ports[i], n->shards);
 		size_t used = (size_t)snprintf(f->error, f->error_size, "ports[%u]: ", i);
 
 		n->ports[i] = rp_port_create(&c, f->error + used, f->error_size - used);
 		if (!n->ports[i])
 			return fail(f, RP_EXIT_PORT, NULL);
 		n->port_count++;
+		n->place[i] = place_of(n, n->ports[i]);
 	}
 	return 0;
 }
@@ -448,6 +483,30 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 	}
 }
 
+/* The nth shard with a stack polls the nth queue of each port; without one, it uses another's. */
+static void fill_ports(struct rp_node *n, uint32_t shard, struct rp_shard_config *c)
+{
+	uint64_t stacks = stack_shards(n->conf, n->shards), before = stacks & ((1ull << shard) - 1);
+	uint32_t own = (uint32_t)__builtin_popcountll(before);
+
+	c->engine.stack_shards = stacks;
+	if (!(stacks >> shard & 1))
+		return;
+	c->engine.port_count = n->port_count;
+	for (uint32_t p = 0; p < n->port_count; p++) {
+		struct rp_port_info info;
+		uint64_t left = stacks;
+
+		rp_port_info(n->ports[p], &info);
+		for (uint32_t i = 0; i < own % info.queues; i++)
+			left &= left - 1;
+		c->ports[p] = rp_port_queue(n->ports[p], (uint16_t)own);
+		c->engine.queue_shard[p] = (uint8_t)__builtin_ctzll(left);
+		c->engine.place[p] = n->place[p];
+		tcp_config(n, p, &c->engine.tcp[p]);
+	}
+}
+
 static int create_shards(struct rp_node *n, const struct failure *f)
 {
 	for (uint32_t s = 0; s < n->shards; s++) {
@@ -459,15 +518,9 @@ static int create_shards(struct rp_node *n, const struct failure *f)
 		};
 
 		fill_engine(n, s, &c.engine);
-		if (s == n->link_shard) {
-			c.engine.port_count = n->port_count;
-			c.engine.stack_shards = 1ull << s;
+		if (s == n->link_shard)
 			c.ktcp = n->ktcp;
-			for (uint32_t p = 0; p < n->port_count; p++) {
-				c.ports[p] = rp_port_queue(n->ports[p], 0);
-				tcp_config(n, p, &c.engine.tcp[p]);
-			}
-		}
+		fill_ports(n, s, &c);
 		n->shard[s] = rp_shard_create(&c);
 		if (!n->shard[s]) {
 			snprintf(f->error, f->error_size,
@@ -514,6 +567,23 @@ static void fill_record(struct rp_node *n)
 		e.tls ? "https://" : "http://", address);
 }
 
+/* Those of the stacks' shards that poll a queue of some port. */
+static uint64_t port_shards(const struct rp_node *n)
+{
+	uint64_t polling = 0, left = stack_shards(n->conf, n->shards);
+	uint32_t queues = 0;
+
+	for (uint32_t p = 0; p < n->port_count; p++) {
+		struct rp_port_info info;
+
+		rp_port_info(n->ports[p], &info);
+		queues = RP_MAX(queues, (uint32_t)info.queues);
+	}
+	for (; left && queues > 0; left &= left - 1, queues--)
+		polling |= left & -left;
+	return polling;
+}
+
 static int create_ctl(struct rp_node *n, const struct failure *f)
 {
 	struct rp_ctl_config c = {
@@ -534,7 +604,7 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.tap_pool = n->tap_pool,
 		.ports = n->ports,
 		.port_count = n->port_count,
-		.port_shard = n->link_shard,
+		.port_shards = port_shards(n),
 	};
 
 	fill_record(n);
@@ -643,6 +713,8 @@ void rp_node_destroy(struct rp_node *n)
 	rp_ktcp_destroy(n->ktcp);
 	for (uint32_t p = 0; p < n->port_count; p++)
 		rp_port_destroy(n->ports[p]);
+	for (uint32_t p = 0; p < n->port_count; p++)
+		free(n->place[p]);
 	rp_xcore_destroy(n->xcore);
 	rte_mempool_free(n->queue_pool);
 	rte_mempool_free(n->frame_pool);

@@ -205,6 +205,7 @@ static int create_queues(struct rp_port *p, char *error, size_t error_size)
 	size_t bytes;
 
 	p->queue_count = (uint16_t)RP_MIN((uint32_t)p->config.queues, p->driver.queues_max);
+	p->queues_made = p->queue_count;
 	bytes = p->queue_count * sizeof(*p->queues);
 	p->queues = aligned_alloc(RP_CACHE_LINE, bytes);
 	if (!p->queues)
@@ -346,7 +347,7 @@ void rp_port_destroy(struct rp_port *p)
 	if (!p)
 		return;
 	port_unplug(p);
-	for (uint16_t i = 0; p->queues && i < p->queue_count; i++) {
+	for (uint16_t i = 0; p->queues && i < p->queues_made; i++) {
 		struct rp_port_queue *q = &p->queues[i];
 
 		for (; q->pending_count > 0; q->pending_count--) {
@@ -356,14 +357,14 @@ void rp_port_destroy(struct rp_port *p)
 		port_hold_fini(&q->rx_hold);
 		port_hold_fini(&q->tx_hold);
 	}
-	for (uint16_t i = 0; p->rings && i < p->queue_count; i++) {
+	for (uint16_t i = 0; p->rings && i < p->queues_made; i++) {
 		void *frame;
 
 		while (p->rings[i] && rte_ring_dequeue(p->rings[i], &frame) == 0)
 			rte_pktmbuf_free(frame);
 		rte_ring_free(p->rings[i]);
 	}
-	for (uint16_t i = 0; p->queues && i < p->queue_count; i++)
+	for (uint16_t i = 0; p->queues && i < p->queues_made; i++)
 		free_pool(p, p->queues[i].pool);
 	free_pool(p, p->linear_pool);
 	free_pool(p, p->gso_pool);

@@ -154,6 +154,21 @@ static int negotiate_rss(struct rp_port *p, const struct rte_eth_dev_info *info,
 	return 0;
 }
 
+/* As many queues as the device has; lcores without one use another's. -ENOTSUP: fewer than before.
+ */
+static int fit_queues(struct rp_port *p, const struct rte_eth_dev_info *info)
+{
+	uint16_t most = RP_MIN(info->max_rx_queues, info->max_tx_queues);
+
+	if (p->queue_count <= most)
+		return 0;
+	if (p->seen_up || most == 0)
+		return -ENOTSUP;
+	refuse(p, &p->counters.refused_queues, "the device has fewer queue pairs than shards want");
+	p->queue_count = most;
+	return 0;
+}
+
 /* Never MBUF_FAST_FREE: it wants one reference a mbuf, and a retransmit queue holds a second. */
 int port_negotiate(struct rp_port *p, const struct rte_eth_dev_info *info,
 	struct port_negotiated *n, char *error, size_t error_size)
@@ -161,11 +176,11 @@ int port_negotiate(struct rp_port *p, const struct rte_eth_dev_info *info,
 	int rc;
 
 	*n = (struct port_negotiated){0};
-	if (p->queue_count > info->max_rx_queues || p->queue_count > info->max_tx_queues)
+	if (fit_queues(p, info) < 0)
 		return port_fail(error, error_size, -ENOTSUP,
-			"port %s: %u queue pairs wanted, the device has %u for receiving and %u for "
-			"sending: set rings",
-			p->device.name, p->queue_count, info->max_rx_queues, info->max_tx_queues);
+			"port %s: the device came back with %u queue pairs for receiving and %u for "
+			"sending, and had %u",
+			p->device.name, info->max_rx_queues, info->max_tx_queues, p->queue_count);
 	if (info->max_mtu > 0 && p->mtu > info->max_mtu)
 		return port_fail(error, error_size, -ENOTSUP,
 			"port %s: mtu %u wanted, the device has %u at most", p->device.name, p->mtu,

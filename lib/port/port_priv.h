@@ -207,7 +207,7 @@ struct rp_port {
 	bool redials; /* for this device and role */
 	bool seen_up;
 	bool lost; /* the device stays down until it is added anew */
-	uint16_t ethdev_id, mtu, queue_count;
+	uint16_t ethdev_id, mtu, queue_count, queues_made;
 	uint16_t rx_descriptors, tx_descriptors;
 	uint32_t flags;
 	uint8_t rss_key[RP_PORT_RSS_KEY_BYTES];

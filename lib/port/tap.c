@@ -21,10 +21,9 @@
 #define PROTO_UDP 17
 #define PROTO_ICMP6 58
 
-#define TAP_COUNT(counters, name, n)                                                 \
-	atomic_store_explicit(&(counters)->name,                                     \
-		atomic_load_explicit(&(counters)->name, memory_order_relaxed) + (n), \
-		memory_order_relaxed)
+/* Several lcores may poll queues of a port. */
+#define TAP_COUNT(counters, name, n) \
+	atomic_fetch_add_explicit(&(counters)->name, (n), memory_order_relaxed)
 
 /* ---- the filter ---- */
 

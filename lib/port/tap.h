@@ -39,7 +39,7 @@ struct rte_mempool;
 /** How long the records of a busy lcore may wait for their block to be full. */
 #define RP_TAP_WAIT_NS (1 * RP_NS_PER_MS)
 
-/** Of a port; written by the polling lcore, read by any thread, relaxed. */
+/** Of a port; added to by the lcores that poll its queues, read by any thread, relaxed. */
 struct rp_tap_counters {
 	_Atomic uint64_t seen;	  /**< frames while it was on */
 	_Atomic uint64_t taken;	  /**< copied: they fit the filter and found room */

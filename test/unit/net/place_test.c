@@ -111,6 +111,9 @@ static void tables_that_cannot_be(void **state)
 	assert_int_equal(rp_place_init(&p, rp_place_key_default, table, 8), -EINVAL);
 	assert_int_equal(rp_place_init(&p, rp_place_key_default, table, 4), 0);
 	assert_int_equal(rp_place_shards(&p), 1);
+	assert_int_equal(rp_place_init_spread(&p, rp_place_key_default, 8, 0), -EINVAL);
+	assert_int_equal(rp_place_init_spread(&p, rp_place_key_default, 8, 0x8000000000000016), 0);
+	assert_memory_equal(p.table, ((uint8_t[]){1, 2, 4, 63, 1, 2, 4, 63}), 8);
 }
 
 struct pair {

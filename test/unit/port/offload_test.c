@@ -364,6 +364,37 @@ static void rss_is_programmed_and_read_back(void **state)
 	}
 }
 
+/* A device with one queue, and two wanted: it gets one. */
+static void fewer_queues_than_wanted(void **state)
+{
+	struct rp_port_config c = {.queues = 2, .rx_mbufs_extra = 64};
+	char error[RP_PORT_ERROR_SIZE] = "", name[64] = "/tmp/ringpost-offload-XXXXXX", device[160];
+	struct rp_port_info info;
+	struct rp_port *p;
+	int fd = mkstemp(name);
+
+	/* An empty capture, and the driver file of NICs, which asks for more than the device has.
+	 */
+	assert_int_equal(
+		write(fd, "\xd4\xc3\xb2\xa1\2\0\4\0\0\0\0\0\0\0\0\0\xff\xff\0\0\1\0\0\0", 24), 24);
+	close(fd);
+	snprintf(device, sizeof(device), "net_pcap0,rx_pcap=%s,tx_pcap=/dev/null", name);
+	c.device = device;
+	c.driver_config = DRIVERS_FOLDER "/generic.yaml";
+	p = rp_port_create(&c, error, sizeof(error));
+	unlink(name);
+	if (!p)
+		fail_msg("%s", error);
+	rp_port_info(p, &info);
+	assert_int_equal(info.queues, 1);
+	assert_null(rp_port_queue(p, 1));
+	assert_int_equal(count(&rp_port_counters(p)->refused_queues), 1);
+	assert_int_equal(count(&rp_port_counters(p)->refused_tx_checksum), 1);
+	assert_int_equal(count(&rp_port_counters(p)->refused_tx_chains), 1);
+	assert_int_equal(count(&rp_port_counters(p)->refused_tso), 1);
+	rp_port_destroy(p);
+}
+
 static void rss_that_cannot_be(void **state)
 {
 	struct rp_port_config c = {.queues = 2, .rx_mbufs_extra = 64, .rss_key = key};
@@ -467,6 +498,7 @@ int main(void)
 		cmocka_unit_test(a_port_cuts_by_itself),
 		cmocka_unit_test(rss_is_programmed_and_read_back),
 		cmocka_unit_test(rss_that_cannot_be),
+		cmocka_unit_test(fewer_queues_than_wanted),
 		cmocka_unit_test(a_device_that_lies),
 	};
 
