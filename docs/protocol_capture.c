@@ -195,7 +195,8 @@ static void show_body(struct rp_reader *r, const struct rp_frame_header *h)
 		if (rp_reader_left(&body) > 0) {
 			field(&body, 1, "shards of the taker");
 			field(&body, 1, "its shard");
-			line(&body, 2, "reserved");
+			field(&body, 1, "k");
+			field(&body, 1, "link");
 		}
 		break;
 	case RP_FRAME_PING:
@@ -269,9 +270,10 @@ static void on_room(void *ctx, uint64_t node, uint64_t t)
 {
 }
 
-static int frame_out(void *ctx, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+static int frame_out(
+	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame)
 {
-	return rp_links_send(((struct node *)ctx)->links, node, bundle, frame);
+	return rp_links_send(((struct node *)ctx)->links, node, bundle, hash, frame);
 }
 
 static int unary_send(

@@ -71,14 +71,15 @@ static json_t *json_field(const ProtobufCFieldDescriptor *f, const ProtobufCMess
 	const char *base = (const char *)m;
 	const char *items;
 	json_t *list;
+	size_t size = f->type == PROTOBUF_C_TYPE_UINT32 ? sizeof(uint32_t) : sizeof(void *);
 
 	if (f->label != PROTOBUF_C_LABEL_REPEATED)
 		return json_value(f, base + f->offset);
-	/* Lists are of messages and texts, which are pointers. */
+	/* Lists are of numbers, and of messages and texts, which are pointers. */
 	items = *(const char *const *)(base + f->offset);
 	list = json_array();
 	for (size_t i = 0; i < *(const size_t *)(base + f->quantifier_offset); i++)
-		json_array_append_new(list, json_value(f, items + i * sizeof(void *)));
+		json_array_append_new(list, json_value(f, items + i * size));
 	return list;
 }
 

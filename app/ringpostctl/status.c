@@ -110,6 +110,15 @@ int nodes(struct client *c, int argc, char **argv)
 
 /* ---- links ---- */
 
+/* "2 on shards 1 2": how many links the bundle has, and where each of them is. */
+static void text_shards(char out[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
+{
+	int n = snprintf(out, TABLE_CELL_SIZE, "%zu%s", l->n_shards, l->n_shards ? " on" : "");
+
+	for (size_t i = 0; i < l->n_shards && n < TABLE_CELL_SIZE; i++)
+		n += snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " %u", l->shards[i]);
+}
+
 static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
 {
 	snprintf(row[0], TABLE_CELL_SIZE, "%" PRIu64, l->node);
@@ -122,13 +131,14 @@ static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView 
 	snprintf(row[7], TABLE_CELL_SIZE, "%u", l->messages);
 	snprintf(row[8], TABLE_CELL_SIZE, "%s, %u queues", l->unary ? "up" : "down",
 		l->unary_queues);
-	snprintf(row[9], TABLE_CELL_SIZE, "%.60s", l->last_refusal);
+	text_shards(row[9], l);
+	snprintf(row[10], TABLE_CELL_SIZE, "%.60s", l->last_refusal);
 }
 
 int links(struct client *c, int argc, char **argv)
 {
 	static const char *const heads[] = {"NODE", "NAME", "STATE", "SINCE", "ROUND TRIP",
-		"FRAMES", "STREAMS", "MESSAGES", "UNARY", "REFUSED", NULL};
+		"FRAMES", "STREAMS", "MESSAGES", "UNARY", "LINKS", "REFUSED", NULL};
 	Ringpost__V1__LinksRequest q = RINGPOST__V1__LINKS_REQUEST__INIT;
 	Ringpost__V1__LinksReply *r;
 	struct options o;

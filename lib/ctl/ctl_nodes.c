@@ -198,10 +198,11 @@ static void on_nodes(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 struct link_item {
 	Ringpost__V1__LinkView l;
 	char name[128];
+	uint32_t shards[RP_SHARDS_MAX];
 };
 
-/* The queues' shards all use the link. */
-static void link_deliver(struct rp_ctl *ctl, struct link_item *x)
+/* The queues' shards all use the links, which may be on some of them. */
+static void link_sum(struct rp_ctl *ctl, struct link_item *x, uint64_t *answered_ns)
 {
 	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
 		for (uint32_t i = 0; i < ctl->snapshots[s].link_count; i++) {
@@ -209,6 +210,9 @@ static void link_deliver(struct rp_ctl *ctl, struct link_item *x)
 
 			if (v->node != x->l.node)
 				continue;
+			x->l.rtt_ns = RP_MAX(x->l.rtt_ns, v->info.rtt_ns);
+			*answered_ns = RP_MAX(*answered_ns, v->info.answered_ns);
+			x->l.queued_frames += v->info.queued_frames;
 			x->l.streams_out += v->deliver.streams_out;
 			x->l.streams_in += v->deliver.streams_in;
 			x->l.messages += v->deliver.messages;
@@ -220,7 +224,7 @@ static void link_deliver(struct rp_ctl *ctl, struct link_item *x)
 static void link_fill(struct rp_ctl *ctl, struct link_item *x, uint32_t shard,
 	const struct rp_engine_link_view *v)
 {
-	uint64_t now_ns = ctl->snapshots[shard].now_ns;
+	uint64_t now_ns = ctl->snapshots[shard].now_ns, answered_ns = 0;
 
 	ringpost__v1__link_view__init(&x->l);
 	ctl_node_name(ctl, v->node, x->name, sizeof(x->name));
@@ -233,13 +237,14 @@ static void link_fill(struct rp_ctl *ctl, struct link_item *x, uint32_t shard,
 	x->l.boot = v->info.boot;
 	if (v->info.up)
 		x->l.up_ns = now_ns - RP_MIN(v->info.up_since_ns, now_ns);
-	x->l.rtt_ns = v->info.rtt_ns;
-	if (v->info.answered_ns != 0)
-		x->l.answered_ago_ns = now_ns - RP_MIN(v->info.answered_ns, now_ns);
-	x->l.queued_frames = v->info.queued_frames;
 	if (v->info.last_refusal != RP_LINK_REFUSAL_NONE)
 		x->l.last_refusal = (char *)rp_link_refusal_text(v->info.last_refusal);
-	link_deliver(ctl, x);
+	link_sum(ctl, x, &answered_ns);
+	if (answered_ns != 0)
+		x->l.answered_ago_ns = now_ns - RP_MIN(answered_ns, now_ns);
+	for (uint32_t j = 0; v->info.up && j < v->info.per_peer; j++)
+		x->shards[x->l.n_shards++] = v->info.owners[j];
+	x->l.shards = x->shards;
 }
 
 static void links_reply(struct rp_ctl *ctl, void *who)

@@ -274,7 +274,8 @@ uint32_t dl_control_took_write(const struct dl_control_took *t, uint8_t *out)
 	rp_write_le32(&w, t->seq);
 	rp_write_u8(&w, t->shards);
 	rp_write_u8(&w, t->shard);
-	rp_write_le16(&w, 0);
+	rp_write_u8(&w, t->links);
+	rp_write_u8(&w, t->link);
 	return DL_CONTROL_TOOK_BYTES;
 }
 
@@ -283,6 +284,8 @@ bool dl_control_took_read(struct dl_control_took *t, struct rp_reader *r)
 	t->seq = rp_read_le32(r);
 	t->shards = rp_read_u8(r);
 	t->shard = rp_read_u8(r);
-	rp_read_le16(r);
-	return read_end(r) && t->shards > 0 && t->shards <= RP_SHARDS_MAX && t->shard < t->shards;
+	t->links = rp_read_u8(r);
+	t->link = rp_read_u8(r);
+	return read_end(r) && t->shards > 0 && t->shards <= RP_SHARDS_MAX && t->shard < t->shards &&
+	       t->links > 0 && t->links <= RP_SHARDS_MAX && t->link < t->links;
 }

@@ -74,7 +74,7 @@ struct dl_refused {
 
 struct dl_control_took {
 	uint32_t seq;
-	uint8_t shards, shard;
+	uint8_t shards, shard, links, link;
 };
 
 #define DL_OPENED_BYTES 20

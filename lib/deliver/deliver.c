@@ -49,7 +49,7 @@ uint32_t dl_slab_index(const struct dl_slab *s, const void *object)
 static bool config_ok(const struct rp_deliver_config *c)
 {
 	return c->node != 0 && c->shards > 0 && c->shards <= RP_SHARDS_MAX &&
-	       c->shard < c->shards && c->message_bytes_max > 0 &&
+	       c->shard < c->shards && c->links <= c->shards && c->message_bytes_max > 0 &&
 	       c->message_bytes_max <= 1u << 30 && c->window_bytes > 0 &&
 	       c->window_bytes <= c->peer_budget_bytes && c->window_messages <= 1u << 20 &&
 	       c->streams_max > 0 && c->streams_max < DL_SLOT_RX - 1 && c->peers_max > 0 &&
@@ -61,6 +61,7 @@ static bool config_ok(const struct rp_deliver_config *c)
 
 static void config_defaults(struct rp_deliver_config *c)
 {
+	c->links = c->links ? c->links : 1;
 	c->window_messages = c->window_messages ? c->window_messages : DL_WINDOW_MESSAGES;
 	c->stream_messages_max =
 		c->stream_messages_max ? c->stream_messages_max : DL_STREAM_MESSAGES;
@@ -94,7 +95,8 @@ static bool tables_create(struct rp_deliver *d)
 	       slab_init(&d->flows, sizeof(struct dl_flow), flows) &&
 	       slab_init(&d->txs, sizeof(struct dl_tx), c->streams_max) &&
 	       slab_init(&d->rxs, sizeof(struct dl_rx), c->streams_max) &&
-	       slab_init(&d->partials, sizeof(struct dl_partial), c->peers_max * RP_SHARDS_MAX);
+	       slab_init(&d->partials, sizeof(struct dl_partial),
+		       c->peers_max * DL_LINKS_OF_SHARD * RP_SHARDS_MAX);
 }
 
 struct rp_deliver *rp_deliver_create(
@@ -137,7 +139,8 @@ static void peer_drop_streams(struct dl_peer *p)
 		dl_tx_free(rp_list_entry(p->txs.next, struct dl_tx, in_peer));
 	dl_partials_drop(p);
 	dl_control_reset(p);
-	p->ack_pending = 0;
+	for (unsigned i = 0; i < DL_LINKS_OF_SHARD; i++)
+		p->acks[i].pending = 0;
 }
 
 void rp_deliver_destroy(struct rp_deliver *d)
@@ -438,7 +441,7 @@ static void peer_send(struct dl_peer *p)
 static bool peer_has_work(const struct dl_peer *p)
 {
 	return !rp_list_empty(&p->dirty_rx) || !rp_list_empty(&p->dirty_tx) ||
-	       !rp_list_empty(&p->ready) || p->ack_pending != 0 ||
+	       !rp_list_empty(&p->ready) || dl_acks_pending(p) ||
 	       (!rp_list_empty(&p->lane) && (p->lane_started || dl_head_allowed(p)));
 }
 

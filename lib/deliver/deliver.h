@@ -121,11 +121,13 @@ struct rp_deliver_counters {
 
 struct rp_deliver_ops {
 	/**
-	 * A frame for the peer's link; `bundle` is what rp_deliver_peer_up() said. 0: taken.
+	 * A frame of the queue of `hash`, for the peer's link of that hash; `bundle` is what
+	 * rp_deliver_peer_up() said. 0: taken.
 	 * -EAGAIN: not taken, rp_deliver_on_room() follows. -ENOTCONN: the bundle is gone, not
 	 * taken.
 	 */
-	int (*frame_out)(void *ctx, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
+	int (*frame_out)(
+		void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
 	/**
 	 * Sends `frame` (take) to the node by RPC for the queue of `hash`; the answer comes to
 	 * rp_deliver_unary_result() with `token`. 0, or -errno (not taken): not now.
@@ -163,6 +165,7 @@ struct rp_deliver_config {
 	uint64_t node;	/**< this node's id */
 	uint32_t shard; /**< this shard's index, below `shards` */
 	uint32_t shards;
+	uint32_t links;		    /**< k: links of a bundle; 0 = 1 */
 	uint32_t message_bytes_max; /**< limits.message_bytes: value; the tail comes on top */
 	uint32_t window_bytes;	    /**< deliver.window_kib: credit a stream starts with */
 	uint32_t window_messages;   /**< 0 = 256 */

@@ -99,7 +99,7 @@ struct dl_tx {
 	struct dl_peer *peer;
 	struct dl_flow *flow; /* NULL: orphaned */
 	struct rp_list in_peer, dirty;
-	uint32_t remote;
+	uint32_t hash, remote;
 	uint32_t seq_sent, seq_complete, seq_took, msgs_limit;
 	uint64_t bytes_sent, bytes_limit;
 };
@@ -170,6 +170,21 @@ struct dl_partial {
 	uint8_t name[RP_NAME_BYTES_MAX];
 };
 
+/*
+ * Control messages of one link that are to be confirmed, by the sender's shard. With k links on no
+ * fewer shards the queues of a shard are on two links at most, neighbours: one even, one odd.
+ */
+#define DL_LINKS_OF_SHARD 2
+struct dl_acks {
+	uint32_t pending; /* bit a sender shard */
+	uint32_t seq[RP_SHARDS_MAX], hash[RP_SHARDS_MAX];
+};
+
+struct dl_held_frame {
+	struct rte_mbuf *frame;
+	uint32_t hash;
+};
+
 struct dl_peer {
 	struct rp_deliver *d;
 	uint64_t node;
@@ -190,14 +205,13 @@ struct dl_peer {
 	struct dl_msg **ring; /* control messages sent and not confirmed, by sequence */
 	uint32_t ring_head, ring_tail;
 
-	uint32_t ack_pending; /* bit a sender shard */
-	uint32_t ack_seq[RP_SHARDS_MAX];
+	struct dl_acks acks[DL_LINKS_OF_SHARD];
 
 	struct rp_list unary_ready;
 	uint32_t unary_outstanding;
 	uint64_t unary_retry_at_ns, unary_backoff_ns;
 
-	struct rte_mbuf *backlog[DL_BACKLOG_FRAMES + DL_BACKLOG_SLACK];
+	struct dl_held_frame backlog[DL_BACKLOG_FRAMES + DL_BACKLOG_SLACK];
 	uint32_t backlog_count;
 };
 
@@ -233,11 +247,13 @@ bool dl_peer_can_unary(const struct dl_peer *p);
 void dl_violation(struct dl_peer *p, enum rp_deliver_violation why);
 
 /* out.c */
-void dl_emit(struct dl_peer *p, struct rte_mbuf *frame);
+/* take: a frame of the queue of `hash`. */
+void dl_emit(struct dl_peer *p, uint32_t hash, struct rte_mbuf *frame);
 void dl_backlog_flush(struct dl_peer *p);
 void dl_backlog_drop(struct dl_peer *p);
 /* Header and a small body; false: no buffers. */
-bool dl_emit_small(struct dl_peer *p, struct rp_frame_header *h, const void *body, uint32_t length);
+bool dl_emit_small(struct dl_peer *p, uint32_t hash, struct rp_frame_header *h, const void *body,
+	uint32_t length);
 /* `head` and the next `n` bytes of the payload; NULL: no buffers, the cursor is as it was. */
 struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint32_t head_length,
 	struct dl_cursor *cursor, uint32_t n);
@@ -307,6 +323,7 @@ void dl_rx_want(struct dl_rx *rx, uint8_t want);
 const uint8_t *dl_head_of(
 	const struct rte_mbuf *frame, uint8_t buffer[DL_HEAD_BYTES_MAX], uint32_t *length);
 void dl_acks_pump(struct dl_peer *p);
+bool dl_acks_pending(const struct dl_peer *p);
 void dl_partials_drop(struct dl_peer *p);
 
 /* unary.c */

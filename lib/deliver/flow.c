@@ -357,7 +357,7 @@ bool dl_flow_pump(struct dl_flow *f)
 		else
 			d->counters.deliveries_streamed++;
 	}
-	dl_emit(f->peer, frame);
+	dl_emit(f->peer, f->hash, frame);
 	return true;
 }
 
@@ -395,7 +395,7 @@ bool dl_lane_pump(struct dl_peer *p)
 		rp_list_unlink(&m->lane);
 		d->counters.controls_framed++;
 	}
-	dl_emit(p, frame);
+	dl_emit(p, m->q.hash, frame);
 	return true;
 }
 
@@ -413,7 +413,7 @@ void dl_control_confirm(struct dl_peer *p, const struct dl_control_took *t)
 
 		/* The message whose chunks are still going out cannot have been taken. */
 		if (!m || rp_hash_pick(m->q.hash, t->shards) != t->shard ||
-			!rp_list_empty(&m->lane))
+			rp_hash_pick(m->q.hash, t->links) != t->link || !rp_list_empty(&m->lane))
 			continue;
 		f = m->flow;
 		*at = NULL;

@@ -103,6 +103,7 @@ static void control_done(
 	struct rp_deliver *d = p->d;
 	uint32_t epoch = m->epoch;
 	uint64_t dispatcher = m->dispatcher;
+	struct dl_acks *acks;
 
 	if (m->payload && !dl_payload_gather(d, &m->payload, m->tail_length)) {
 		/* Not confirmed: its sender has it still, and repeats it with the next bundle. */
@@ -110,8 +111,10 @@ static void control_done(
 		dl_violation(p, RP_DELIVER_VIOLATION_NO_BUFFERS);
 		return;
 	}
-	p->ack_pending |= 1u << extra->seq_shard;
-	p->ack_seq[extra->seq_shard] = extra->seq;
+	acks = &p->acks[rp_hash_pick(m->hash, d->config.links) % DL_LINKS_OF_SHARD];
+	acks->pending |= 1u << extra->seq_shard;
+	acks->seq[extra->seq_shard] = extra->seq;
+	acks->hash[extra->seq_shard] = m->hash;
 	dl_peer_mark(p);
 	d->counters.received_control++;
 	d->ops.on_msg(d->ctx, p->node, m, &epoch, &dispatcher, now_ns);
@@ -120,8 +123,9 @@ static void control_done(
 static void control_begin(
 	struct dl_peer *p, struct rp_qmsg *m, const struct dl_extra *extra, uint32_t hash)
 {
-	struct dl_partial *part =
-		p->partial_count < RP_SHARDS_MAX ? dl_slab_get(&p->d->partials) : NULL;
+	struct dl_partial *part = p->partial_count < DL_LINKS_OF_SHARD * RP_SHARDS_MAX
+					  ? dl_slab_get(&p->d->partials)
+					  : NULL;
 
 	if (!part) {
 		rte_pktmbuf_free(m->payload);
@@ -224,27 +228,40 @@ bad:
 	dl_violation(p, why);
 }
 
-void dl_acks_pump(struct dl_peer *p)
+bool dl_acks_pending(const struct dl_peer *p)
+{
+	return (p->acks[0].pending | p->acks[1].pending) != 0;
+}
+
+static void acks_pump(struct dl_peer *p, struct dl_acks *a)
 {
 	struct rp_deliver *d = p->d;
 
-	while (p->ack_pending != 0 && !p->blocked) {
-		uint32_t shard = (uint32_t)__builtin_ctz(p->ack_pending);
+	while (a->pending != 0 && !p->blocked) {
+		uint32_t shard = (uint32_t)__builtin_ctz(a->pending);
 		uint8_t body[DL_CONTROL_TOOK_BYTES];
 		struct rp_frame_header h = {
 			.type = RP_FRAME_TOOK,
 			.handle = shard << 24 | DL_SLOT_CONTROL,
 		};
 		const struct dl_control_took t = {
-			.seq = p->ack_seq[shard],
+			.seq = a->seq[shard],
 			.shards = (uint8_t)d->config.shards,
 			.shard = (uint8_t)d->config.shard,
+			.links = (uint8_t)d->config.links,
+			.link = (uint8_t)rp_hash_pick(a->hash[shard], d->config.links),
 		};
 
-		if (!dl_emit_small(p, &h, body, dl_control_took_write(&t, body)))
+		if (!dl_emit_small(p, a->hash[shard], &h, body, dl_control_took_write(&t, body)))
 			return;
-		p->ack_pending &= p->ack_pending - 1;
+		a->pending &= a->pending - 1;
 	}
+}
+
+void dl_acks_pump(struct dl_peer *p)
+{
+	for (unsigned i = 0; i < DL_LINKS_OF_SHARD; i++)
+		acks_pump(p, &p->acks[i]);
 }
 
 static void on_control_took(struct dl_peer *p, struct rp_reader *r)

@@ -8,11 +8,11 @@
 #include "deliver_priv.h"
 
 /* True: the frame is gone from here, sent or dropped. */
-static bool frame_try(struct dl_peer *p, struct rte_mbuf *frame)
+static bool frame_try(struct dl_peer *p, uint32_t hash, struct rte_mbuf *frame)
 {
 	struct rp_deliver *d = p->d;
-	int rc =
-		p->up && !p->gone ? d->ops.frame_out(d->ctx, p->node, p->bundle, frame) : -ENOTCONN;
+	int rc = p->up && !p->gone ? d->ops.frame_out(d->ctx, p->node, p->bundle, hash, frame)
+				   : -ENOTCONN;
 
 	if (rc == 0) {
 		d->counters.frames_out++;
@@ -27,23 +27,23 @@ static bool frame_try(struct dl_peer *p, struct rte_mbuf *frame)
 	return true;
 }
 
-void dl_emit(struct dl_peer *p, struct rte_mbuf *frame)
+void dl_emit(struct dl_peer *p, uint32_t hash, struct rte_mbuf *frame)
 {
-	if (!p->blocked && frame_try(p, frame))
+	if (!p->blocked && frame_try(p, hash, frame))
 		return;
 	p->blocked = true;
 	RP_ASSERT(p->backlog_count < RP_ARRAY_SIZE(p->backlog));
-	p->backlog[p->backlog_count++] = frame;
+	p->backlog[p->backlog_count++] = (struct dl_held_frame){frame, hash};
 }
 
 void dl_backlog_flush(struct dl_peer *p)
 {
 	uint32_t done = 0;
 
-	while (done < p->backlog_count && frame_try(p, p->backlog[done]))
+	while (done < p->backlog_count &&
+		frame_try(p, p->backlog[done].hash, p->backlog[done].frame))
 		done++;
-	memmove(p->backlog, p->backlog + done,
-		(p->backlog_count - done) * sizeof(struct rte_mbuf *));
+	memmove(p->backlog, p->backlog + done, (p->backlog_count - done) * sizeof(p->backlog[0]));
 	p->backlog_count -= done;
 	p->blocked = p->backlog_count > 0;
 }
@@ -52,11 +52,12 @@ void dl_backlog_drop(struct dl_peer *p)
 {
 	p->d->counters.frames_unsent += p->backlog_count;
 	while (p->backlog_count > 0)
-		rte_pktmbuf_free(p->backlog[--p->backlog_count]);
+		rte_pktmbuf_free(p->backlog[--p->backlog_count].frame);
 	p->blocked = false;
 }
 
-bool dl_emit_small(struct dl_peer *p, struct rp_frame_header *h, const void *body, uint32_t length)
+bool dl_emit_small(struct dl_peer *p, uint32_t hash, struct rp_frame_header *h, const void *body,
+	uint32_t length)
 {
 	uint8_t bytes[DL_HEAD_BYTES_MAX];
 	struct rte_mbuf *frame;
@@ -71,7 +72,7 @@ bool dl_emit_small(struct dl_peer *p, struct rp_frame_header *h, const void *bod
 		p->d->counters.no_buffers++;
 		return false;
 	}
-	dl_emit(p, frame);
+	dl_emit(p, hash, frame);
 	return true;
 }
 

@@ -143,8 +143,8 @@ static uint32_t rx_handle(const struct dl_rx *rx)
 	return d->config.shard << 24 | DL_SLOT_RX | dl_slab_index(&d->rxs, rx);
 }
 
-static bool emit_opened(struct dl_peer *p, uint32_t remote, const struct dl_opened *o,
-	uint32_t epoch, uint64_t dispatcher)
+static bool emit_opened(struct dl_peer *p, uint32_t hash, uint32_t remote,
+	const struct dl_opened *o, uint32_t epoch, uint64_t dispatcher)
 {
 	uint8_t body[DL_OPENED_BYTES];
 	struct rp_frame_header h = {
@@ -154,7 +154,7 @@ static bool emit_opened(struct dl_peer *p, uint32_t remote, const struct dl_open
 		.dispatcher = dispatcher,
 	};
 
-	return dl_emit_small(p, &h, body, dl_opened_write(o, body));
+	return dl_emit_small(p, hash, &h, body, dl_opened_write(o, body));
 }
 
 void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct dl_open *o)
@@ -168,7 +168,7 @@ void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct
 		d->counters.refused_here[RP_Q_LIMIT]++;
 		/* Beyond the backlog the opener's own patience has to do. */
 		if (p->backlog_count >= DL_BACKLOG_FRAMES ||
-			!emit_opened(p, o->handle, &refusal, h->epoch, h->dispatcher))
+			!emit_opened(p, h->handle, o->handle, &refusal, h->epoch, h->dispatcher))
 			d->counters.frames_unsent++;
 		return;
 	}
@@ -305,7 +305,8 @@ static bool rx_emit_took(struct dl_rx *rx)
 
 	if (rx->took == rx->took_sent)
 		return true;
-	if (rx->peer->blocked || !dl_emit_small(rx->peer, &h, body, dl_took_write(rx->took, body)))
+	if (rx->peer->blocked ||
+		!dl_emit_small(rx->peer, rx->hash, &h, body, dl_took_write(rx->took, body)))
 		return false;
 	rx->took_sent = rx->took;
 	return true;
@@ -323,7 +324,7 @@ static bool rx_emit_refused(struct dl_rx *rx, const struct dl_msg *m)
 	const struct dl_refused f = {.seq = rx->seq_done + 1, .status = (uint8_t)m->answer};
 
 	if (!rx_emit_took(rx) || rx->peer->blocked ||
-		!dl_emit_small(rx->peer, &h, body, dl_refused_write(&f, body)))
+		!dl_emit_small(rx->peer, rx->hash, &h, body, dl_refused_write(&f, body)))
 		return false;
 	/* Whatever was taken before is answered too; a later TOOK counts from here. */
 	rx->took = rx->took_sent = f.seq;
@@ -546,7 +547,8 @@ static bool rx_emit_credit(struct dl_rx *rx, uint8_t flags)
 		c.messages = rx->seq_done + rx->peer->d->config.window_messages;
 		c.bytes = RP_MAX(rx->bytes_limit, rx->bytes_resolved + rx->reserved);
 	}
-	if (rx->peer->blocked || !dl_emit_small(rx->peer, &h, body, dl_credit_write(&c, body)))
+	if (rx->peer->blocked ||
+		!dl_emit_small(rx->peer, rx->hash, &h, body, dl_credit_write(&c, body)))
 		return false;
 	rx->msgs_limit = c.messages;
 	rx->bytes_limit = c.bytes;
@@ -562,7 +564,7 @@ static bool rx_emit_opened(struct dl_rx *rx)
 	};
 
 	return !rx->peer->blocked &&
-	       emit_opened(rx->peer, rx->remote, &o, rx->epoch, rx->dispatcher);
+	       emit_opened(rx->peer, rx->hash, rx->remote, &o, rx->epoch, rx->dispatcher);
 }
 
 static bool rx_emit_close(struct dl_rx *rx)
@@ -573,7 +575,7 @@ static bool rx_emit_close(struct dl_rx *rx)
 		.handle = rx->remote,
 	};
 
-	return !rx->peer->blocked && dl_emit_small(rx->peer, &h, NULL, 0);
+	return !rx->peer->blocked && dl_emit_small(rx->peer, rx->hash, &h, NULL, 0);
 }
 
 /* Emits what is wanted, in the order in which it must go; what does not get out stays wanted. */

@@ -25,6 +25,7 @@ struct dl_tx *dl_tx_new(struct dl_flow *f)
 		.kind = f->kind,
 		.peer = p,
 		.flow = f,
+		.hash = f->hash,
 	};
 	rp_list_init(&tx->dirty);
 	rp_list_push_back(&p->txs, &tx->in_peer);
@@ -86,7 +87,7 @@ static bool tx_emit_open(struct dl_tx *tx)
 		.name_length = f->name_length,
 	};
 
-	return dl_emit_small(tx->peer, &h, body, dl_open_write(&o, body));
+	return dl_emit_small(tx->peer, tx->hash, &h, body, dl_open_write(&o, body));
 }
 
 static bool tx_emit_return(struct dl_tx *tx)
@@ -99,7 +100,7 @@ static bool tx_emit_return(struct dl_tx *tx)
 	};
 	const struct dl_credit c = {.messages = tx->msgs_limit, .bytes = tx->bytes_sent};
 
-	return dl_emit_small(tx->peer, &h, body, dl_credit_write(&c, body));
+	return dl_emit_small(tx->peer, tx->hash, &h, body, dl_credit_write(&c, body));
 }
 
 static bool tx_emit_close(struct dl_tx *tx)
@@ -110,7 +111,7 @@ static bool tx_emit_close(struct dl_tx *tx)
 		.handle = tx->remote,
 	};
 
-	return dl_emit_small(tx->peer, &h, NULL, 0);
+	return dl_emit_small(tx->peer, tx->hash, &h, NULL, 0);
 }
 
 void dl_tx_service(struct dl_tx *tx)

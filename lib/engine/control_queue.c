@@ -533,8 +533,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_STOP:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:
-	case RP_XMSG_PEER_STATE:
-	case RP_XMSG_VIOLATION:
+	case RP_XMSG_LINK:
 	case RP_XMSG_PACKETS_IN:
 	case RP_XMSG_PACKETS_OUT:
 	case RP_XMSG_ICMP_IN:

@@ -57,12 +57,9 @@ void engine_tell(struct rp_engine *e, const struct rp_xmsg *m)
 
 /* ---- creation ---- */
 
-static int create_links(struct rp_engine *e, const struct rp_engine_config *c)
+static int listen_links(struct rp_engine *e, const struct rp_engine_config *c)
 {
 	e->ktcp = c->ktcp;
-	e->links = rp_links_create(&c->links, &engine_links_ops, e);
-	if (!e->links)
-		return -errno;
 	for (uint32_t i = 0; i < c->port_count; i++) {
 		int rc = rp_links_listen(e->links, rp_tcp_transport(e->tcp[i]), c->listen_port);
 
@@ -70,6 +67,24 @@ static int create_links(struct rp_engine *e, const struct rp_engine_config *c)
 			return rc;
 	}
 	return c->ktcp ? rp_links_listen(e->links, c->ktcp, c->listen_port) : 0;
+}
+
+/* Every shard has links, to know of them; those of link_shards carry some. */
+static int create_links(struct rp_engine *e, const struct rp_engine_config *c)
+{
+	struct rp_links_config links = c->links;
+
+	if (c->link_shards == 0)
+		return 0;
+	links.shard = (uint8_t)e->shard;
+	links.shards = (uint8_t)e->shards;
+	links.lead = (uint8_t)e->link_shard;
+	links.owner_shards = c->link_shards;
+	e->link_shards = c->link_shards;
+	e->links = rp_links_create(&links, &engine_links_ops, e);
+	if (!e->links)
+		return -errno;
+	return c->link_shards >> e->shard & 1 ? listen_links(e, c) : 0;
 }
 
 struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
@@ -80,7 +95,8 @@ struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
 
 	if (config->shards == 0 || config->shards > RP_SHARDS_MAX ||
 		config->shard >= config->shards || config->link_shard >= config->shards ||
-		config->port_count > RP_ENGINE_PORTS_MAX) {
+		config->port_count > RP_ENGINE_PORTS_MAX ||
+		(config->link_shards != 0 && !(config->link_shards >> config->link_shard & 1))) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -101,7 +117,7 @@ struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
 		rc = -errno;
 	else
 		rc = engine_ports_create(e, config, now_ns);
-	if (rc == 0 && e->shard == e->link_shard && (config->port_count > 0 || config->ktcp))
+	if (rc == 0)
 		rc = create_links(e, config);
 	if (rc == 0)
 		return e;
@@ -157,6 +173,7 @@ void engine_peer_link(struct rp_engine *e, uint64_t node, uint32_t bundle, uint6
 	if (p->bundle != 0)
 		rp_deliver_peer_down(e->deliver, node, now_ns);
 	p->bundle = bundle;
+	p->broken = 0;
 	if (bundle != 0 && rp_deliver_peer_up(e->deliver, node, bundle, now_ns) != 0)
 		p->bundle = 0;
 	engine_peer_way_changed(e, p, now_ns);
@@ -283,6 +300,10 @@ static void on_set_peer(struct rp_engine *e, const struct rp_xmsg *m, uint64_t n
 	rte_pktmbuf_free(m->m);
 	if (!e->links)
 		return;
+	if (!(e->link_shards >> e->shard & 1)) {
+		rp_links_add_peer(e->links, m->node, NULL, NULL, now_ns);
+		return;
+	}
 	at = (struct rp_endpoint){.family = peer.tcp_family, .port = peer.tcp_port};
 	memcpy(at.addr, peer.tcp_addr, sizeof(at.addr));
 	t = tcp_towards(e, &at);
@@ -340,42 +361,6 @@ static void on_unary_result(struct rp_engine *e, const struct rp_xmsg *m, uint64
 		.status = m->status, .epoch = m->epoch, .dispatcher = m->node};
 
 	rp_deliver_unary_result(e->deliver, m->token, m->value ? -EIO : 0, &answer, now_ns);
-}
-
-static void on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
-{
-	int rc = e->links ? rp_links_send_posted(e->links, m->node, m->value, m->m) : -ENOTCONN;
-
-	if (rc == 0)
-		return;
-	rte_pktmbuf_free(m->m);
-	if (rc == -EAGAIN) {
-		/* A hole in an ordered stream: the bundle starts anew, and what was lost is
-		 * repeated. */
-		e->counters.frames_overrun++;
-		rp_links_violation(e->links, m->node, now_ns);
-	}
-}
-
-static void on_frame_in(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
-{
-	struct engine_peer *p = engine_peer_get(e, m->node);
-
-	if (p && p->bundle == m->value)
-		rp_deliver_on_frame(e->deliver, m->node, m->m, now_ns);
-	else
-		rte_pktmbuf_free(m->m);
-}
-
-static void on_peer_state(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
-{
-	struct engine_peer *p = engine_peer_get(e, m->node);
-
-	if (p && m->value == 0) {
-		p->ping_sent_ns = RP_MAX(p->ping_sent_ns, m->idx);
-		p->ping_answered_ns = RP_MAX(p->ping_answered_ns, m->revision);
-	}
-	engine_peer_link(e, m->node, m->value, now_ns);
 }
 
 static void on_set_limits(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
@@ -464,10 +449,10 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		on_stop(e, m, now_ns);
 		return;
 	case RP_XMSG_FRAME_OUT:
-		on_frame_out(e, m, now_ns);
+		engine_on_frame_out(e, m, now_ns);
 		return;
 	case RP_XMSG_FRAME_IN:
-		on_frame_in(e, m, now_ns);
+		engine_on_frame_in(e, m, now_ns);
 		return;
 	case RP_XMSG_NEIGH:
 	case RP_XMSG_PACKETS_IN:
@@ -475,12 +460,8 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_ICMP_IN:
 		engine_ports_message(e, m, now_ns);
 		return;
-	case RP_XMSG_PEER_STATE:
-		on_peer_state(e, m, now_ns);
-		return;
-	case RP_XMSG_VIOLATION:
-		if (e->links)
-			rp_links_violation(e->links, m->node, now_ns);
+	case RP_XMSG_LINK:
+		engine_on_link(e, from, m, now_ns);
 		return;
 	case RP_XMSG_IMPAIR: /* lib/shard's own, as is TAP: there is no port here */
 	case RP_XMSG_TAP:
@@ -542,6 +523,8 @@ bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
 		unblock(e, now_ns);
 	if (e->links)
 		rp_links_poll(e->links, now_ns);
+	if (e->outbox_head != e->outbox_tail)
+		engine_outbox_flush(e);
 	busy |= rp_queue_poll(e->queues, now_ns);
 	busy |= rp_deliver_poll(e->deliver, now_ns);
 	if (e->links)
@@ -559,6 +542,8 @@ uint64_t rp_engine_next_deadline(const struct rp_engine *e)
 		RP_MIN(rp_queue_next_deadline(e->queues), rp_deliver_next_deadline(e->deliver));
 
 	if (engine_ports_waiting(e))
+		return 0;
+	if (e->outbox_head != e->outbox_tail)
 		return 0;
 	if (e->links)
 		at = RP_MIN(at, rp_links_next_deadline(e->links));

@@ -5,9 +5,10 @@
  * One shard's machine: TCP stacks, links, Deliver and queues, wired together. It reads no clock and
  * touches no device or ring; lib/shard and test/sim feed it and carry out what it asks.
  *
- *   1. rp_engine_create(). The shard `link_shard` owns the links; the others reach peers through
- *      it, by FRAME_OUT and FRAME_IN. A shard may have a stack of its own on each port, with a
- *      queue of the port that its lcore polls, or without: then another one's is used.
+ *   1. rp_engine_create(). The shards of `link_shards` own links; a shard reaches a peer's link
+ *      through its owner, by FRAME_OUT and FRAME_IN, and `link_shard` leads them. A shard may have
+ *      a stack of its own on each port, with a queue of the port that its lcore polls, or without:
+ *      then another one's is used.
  *   2. Each loop turn: rp_engine_on_xmsg() for what the rings brought, rp_engine_rx() for each
  *      port's burst, then rp_engine_poll(), then rp_engine_tx() of each port until it is empty.
  *   3. rp_engine_next_deadline() says how long the loop may sleep.
@@ -45,6 +46,7 @@ struct rp_engine_ops {
 
 struct rp_engine_config {
 	uint32_t shard, shards, link_shard;
+	uint32_t link_shards; /**< bit of each that has transports; 0 = the node has no links */
 	/** Of the ports, where this shard has stacks: `place` and `shard` in them as below. */
 	struct rp_tcp_config tcp[RP_ENGINE_PORTS_MAX];
 	uint32_t port_count; /**< 0: this shard has no stacks */
@@ -63,9 +65,9 @@ struct rp_engine_config {
 	 * whatever queue the device chooses.
 	 */
 	uint64_t stack_shards;
-	struct rp_transport *ktcp; /**< borrow: kernel sockets, on the link shard; NULL = none */
-	uint16_t listen_port;	   /**< links.listen, on every transport */
-	struct rp_links_config links;
+	struct rp_transport *ktcp;    /**< borrow: kernel sockets, on the link shard; NULL = none */
+	uint16_t listen_port;	      /**< links.listen, on every transport */
+	struct rp_links_config links; /**< shard, shards, lead and owners are filled in */
 	struct rp_deliver_config deliver;
 	struct rp_queue_config queue;
 };
@@ -109,10 +111,10 @@ struct rp_engine_address_view {
 	struct rp_net_address_info info;
 };
 
-/** A peer on one shard: what Deliver has for it there, and on the link shard its link. */
+/** A peer on one shard: what Deliver has for it there, and its links, as far as it knows them. */
 struct rp_engine_link_view {
 	uint64_t node;
-	bool linked; /**< `info` holds */
+	bool linked; /**< this shard leads, and the peer may have links */
 	struct rp_link_info info;
 	bool unary; /**< the gRPC path is there */
 	struct rp_deliver_info deliver;
@@ -174,7 +176,7 @@ struct rp_engine_snapshot {
 	struct rp_deliver_info deliver_info;
 	bool has_links, has_tcp;
 	struct rp_link_counters links;
-	uint32_t links_up;
+	uint32_t links_up;	    /**< bundles; on the leading shard */
 	struct rp_tcp_counters tcp; /**< of all ports together */
 	struct rp_net_counters net;
 	struct rp_tcp_usage tcp_usage;

@@ -10,10 +10,18 @@
 struct engine_peer {
 	struct rp_hmap_node by_node;
 	uint32_t bundle; /**< 0 = no link */
+	uint32_t broken; /**< the bundle of which no more frames are taken */
 	bool unary;	 /**< the gRPC path is there */
 	bool lost;	 /**< the queues were told that no way is left */
 	uint64_t ping_sent_ns,
 		ping_answered_ns; /**< of the last PING answered, see rp_queue_peer_lost() */
+};
+
+/** News of a bundle that found a ring full. */
+#define ENGINE_OUTBOX 1024
+struct engine_outbox {
+	uint8_t to;
+	struct rp_xmsg m;
 };
 
 /** Frames of other shards that wait for the queue of this one; a power of 2. */
@@ -32,7 +40,7 @@ struct engine_port {
 };
 
 struct rp_engine {
-	uint32_t shard, shards, link_shard, port_count;
+	uint32_t shard, shards, link_shard, link_shards, port_count;
 	const struct rp_engine_ops *ops;
 	void *ctx;
 	struct rte_mempool *pool; /**< for texts to control */
@@ -42,7 +50,7 @@ struct rp_engine {
 	/** Packets of one burst for each other shard; count is 0 between bursts. */
 	struct rp_xmsg packets_in[RP_SHARDS_MAX];
 	struct rp_transport *ktcp;
-	struct rp_links *links; /**< NULL but on the link shard */
+	struct rp_links *links; /**< NULL: the node has none */
 	struct rp_deliver *deliver;
 	struct rp_queues *queues;
 	struct rp_hmap peers;
@@ -52,6 +60,9 @@ struct rp_engine {
 	bool out_blocked;    /**< a frame for the link shard found no room */
 	uint32_t stop_phase; /**< asked for and not answered yet; 0 = none */
 	struct rp_engine_counters counters;
+	/* News of bundles that found a ring full, oldest first. */
+	struct engine_outbox outbox[ENGINE_OUTBOX];
+	uint32_t outbox_head, outbox_tail, outbox_pending[RP_SHARDS_MAX];
 	uint64_t now_ns; /**< of the call that is running, for callbacks without one */
 };
 
@@ -81,6 +92,17 @@ void engine_ports_message(struct rp_engine *e, const struct rp_xmsg *m, uint64_t
 bool engine_ports_send(struct rp_engine *e);
 /** Frames wait that could not go yet. */
 bool engine_ports_waiting(const struct rp_engine *e);
+
+/* shard_links.c */
+/** To another shard; -ENOBUFS: no room now. */
+int engine_post_shard(struct rp_engine *e, unsigned to, const struct rp_xmsg *m);
+void engine_outbox_flush(struct rp_engine *e);
+void engine_on_link(struct rp_engine *e, unsigned from, const struct rp_xmsg *m, uint64_t now_ns);
+int engine_frame_out(
+	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
+void engine_on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns);
+void engine_on_frame_in(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns);
+void engine_violation(void *ctx, uint64_t node, enum rp_deliver_violation why);
 
 extern const struct rp_links_ops engine_links_ops;
 extern const struct rp_deliver_ops engine_deliver_ops;

@@ -25,136 +25,7 @@ struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_sp
 	return m;
 }
 
-/* ---- links ---- */
-
-static void links_random(void *ctx, void *out, size_t length)
-{
-	struct rp_engine *e = ctx;
-
-	e->ops->random(e->ctx, out, length);
-}
-
-static void tell_shards(struct rp_engine *e, uint64_t node, uint32_t bundle)
-{
-	struct engine_peer *p = engine_peer_get(e, node);
-	struct rp_xmsg m = {
-		.type = RP_XMSG_PEER_STATE,
-		.node = node,
-		.value = bundle,
-		.idx = p ? p->ping_sent_ns : 0,
-		.revision = p ? p->ping_answered_ns : 0,
-	};
-
-	for (uint32_t s = 0; s < e->shards; s++)
-		if (s != e->shard && e->ops->post(e->ctx, s, &m) != 0)
-			e->counters.posts_lost++;
-}
-
-static void links_on_up(void *ctx, uint64_t node, uint32_t bundle, uint64_t boot, uint64_t now_ns)
-{
-	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {.type = RP_XMSG_LINK_STATE, .node = node, .value = 1};
-
-	engine_peer_link(e, node, bundle, now_ns);
-	tell_shards(e, node, bundle);
-	engine_tell(e, &m);
-	RP_LOG(RP_LOG_LINK, RP_LOG_INFO, "up: node %lu, bundle %u", (unsigned long)node, bundle);
-}
-
-static void links_on_down(void *ctx, uint64_t node, enum rp_link_down why, uint64_t now_ns)
-{
-	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {.type = RP_XMSG_LINK_STATE, .node = node};
-
-	engine_peer_link(e, node, 0, now_ns);
-	tell_shards(e, node, 0);
-	engine_tell(e, &m);
-	RP_LOG(RP_LOG_LINK, RP_LOG_WARNING, "down: node %lu: %s", (unsigned long)node,
-		rp_link_down_text(why));
-}
-
-static void links_on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns)
-{
-	struct rp_engine *e = ctx;
-	struct rp_frame_header h;
-	struct engine_peer *p;
-	int shard;
-
-	rp_frame_header_read(&h, rte_pktmbuf_mtod(frame, const void *));
-	shard = rp_frame_shard(&h, e->shards);
-	if (shard == (int)e->shard) {
-		rp_deliver_on_frame(e->deliver, node, frame, now_ns);
-		return;
-	}
-	p = engine_peer_get(e, node);
-	if (shard >= 0 && p) {
-		struct rp_xmsg m = {
-			.type = RP_XMSG_FRAME_IN, .node = node, .value = p->bundle, .m = frame};
-
-		if (e->ops->post(e->ctx, (unsigned)shard, &m) == 0) {
-			e->counters.frames_rerouted++;
-			return;
-		}
-		e->counters.frames_overrun++;
-	} else {
-		e->counters.frames_misrouted++;
-	}
-	/* A hole in an ordered stream: the bundle starts anew, and what was lost is repeated. */
-	rte_pktmbuf_free(frame);
-	rp_links_violation(e->links, node, now_ns);
-}
-
-static void links_on_room(void *ctx, uint64_t node, uint64_t now_ns)
-{
-	struct rp_engine *e = ctx;
-
-	rp_deliver_on_room(e->deliver, node, now_ns);
-}
-
-static void links_on_answered(void *ctx, uint64_t node, uint64_t sent_ns, uint64_t now_ns)
-{
-	struct engine_peer *p = engine_peer_get(ctx, node);
-
-	if (p)
-		p->ping_sent_ns = sent_ns;
-}
-
-static void links_on_ping(void *ctx, uint64_t node, uint64_t now_ns)
-{
-	struct engine_peer *p = engine_peer_get(ctx, node);
-
-	if (p)
-		p->ping_answered_ns = now_ns;
-}
-
-const struct rp_links_ops engine_links_ops = {
-	.random = links_random,
-	.on_up = links_on_up,
-	.on_down = links_on_down,
-	.on_frame = links_on_frame,
-	.on_room = links_on_room,
-	.on_answered = links_on_answered,
-	.on_ping = links_on_ping,
-};
-
 /* ---- deliver ---- */
-
-static int deliver_frame_out(void *ctx, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
-{
-	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {.type = RP_XMSG_FRAME_OUT, .node = node, .value = bundle, .m = frame};
-
-	if (e->links)
-		return rp_links_send(e->links, node, bundle, frame);
-	if (e->shard == e->link_shard)
-		return -ENOTCONN; /* a node without ports and sockets has no links */
-	if (e->ops->post(e->ctx, e->link_shard, &m) == 0) {
-		e->counters.frames_rerouted++;
-		return 0;
-	}
-	e->out_blocked = true;
-	return -EAGAIN;
-}
 
 static int deliver_unary_send(
 	void *ctx, uint64_t node, uint32_t hash, struct rte_mbuf *frame, uint64_t token)
@@ -164,19 +35,6 @@ static int deliver_unary_send(
 		.type = RP_XMSG_UNARY_OUT, .node = node, .hash = hash, .token = token, .m = frame};
 
 	return e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m);
-}
-
-static void deliver_violation(void *ctx, uint64_t node, enum rp_deliver_violation why)
-{
-	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {.type = RP_XMSG_VIOLATION, .node = node, .status = (uint16_t)why};
-
-	RP_LOG(RP_LOG_LINK, RP_LOG_ERROR, "node %lu broke the protocol: %s", (unsigned long)node,
-		rp_deliver_violation_text(why));
-	if (e->links)
-		rp_links_violation(e->links, node, e->now_ns);
-	else if (e->shard != e->link_shard && e->ops->post(e->ctx, e->link_shard, &m) != 0)
-		e->counters.posts_lost++;
 }
 
 static int deliver_on_msg(void *ctx, uint64_t node, const struct rp_qmsg *m, uint32_t *epoch,
@@ -217,9 +75,9 @@ static void deliver_on_room(void *ctx, uint64_t node, uint64_t now_ns)
 }
 
 const struct rp_deliver_ops engine_deliver_ops = {
-	.frame_out = deliver_frame_out,
+	.frame_out = engine_frame_out,
 	.unary_send = deliver_unary_send,
-	.violation = deliver_violation,
+	.violation = engine_violation,
 	.on_msg = deliver_on_msg,
 	.on_took = deliver_on_took,
 	.on_refused = deliver_on_refused,
@@ -425,7 +283,9 @@ static void snapshot_links(struct rp_engine *e, struct rp_engine_snapshot *s)
 		struct rp_engine_link_view *v = &s->links_known[s->link_count];
 
 		v->node = p->by_node.key;
-		v->linked = e->links && rp_links_info(e->links, v->node, &v->info) == 0;
+		v->info = (struct rp_link_info){0};
+		v->linked = e->links && rp_links_info(e->links, v->node, &v->info) == 0 &&
+			    e->shard == e->link_shard;
 		v->unary = p->unary;
 		rp_deliver_info(e->deliver, v->node, &v->deliver);
 		s->link_count++;
@@ -452,10 +312,10 @@ void rp_engine_snapshot(struct rp_engine *e, struct rp_engine_snapshot *s, uint6
 	rp_queue_get_totals(e->queues, &s->queue);
 	s->deliver = *rp_deliver_counters(e->deliver);
 	rp_deliver_info(e->deliver, 0, &s->deliver_info);
-	s->has_links = e->links != NULL;
+	s->has_links = e->links && e->link_shards >> e->shard & 1;
 	if (e->links) {
 		s->links = *rp_links_counters(e->links);
-		s->links_up = rp_links_up_count(e->links);
+		s->links_up = e->shard == e->link_shard ? rp_links_up_count(e->links) : 0;
 	}
 	s->has_tcp = e->port_count > 0;
 	snapshot_tcp(e, s);

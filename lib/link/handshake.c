@@ -37,22 +37,16 @@ static bool send_bytes(struct link_conn *c, const void *bytes, size_t n, uint64_
 void link_handshake_fail(struct link_conn *c, enum rp_link_refusal why, uint64_t now_ns)
 {
 	struct rp_links *l = c->links;
-	struct link_peer *p = c->peer;
 
-	if (!p) {
-		l->counters.refused[why]++;
-		RP_LOG(RP_LOG_LINK, RP_LOG_DEBUG, "inbound handshake refused: %s",
-			rp_link_refusal_text(why));
-		link_conn_abort(c, now_ns);
+	if (c->line) {
+		l->counters.refused_out[why]++;
+		link_member_failed(c, why, now_ns);
 		return;
 	}
-	l->counters.refused_out[why]++;
-	if (p->last_refusal != why)
-		RP_LOG(RP_LOG_LINK, RP_LOG_WARNING, "dial to node %llu: %s",
-			(unsigned long long)p->node, rp_link_refusal_text(why));
-	p->last_refusal = why;
+	l->counters.refused[why]++;
+	RP_LOG(RP_LOG_LINK, RP_LOG_DEBUG, "inbound handshake refused: %s",
+		rp_link_refusal_text(why));
 	link_conn_abort(c, now_ns);
-	link_schedule_dial(p, now_ns);
 }
 
 /* Our MAC, with the current secret; zeros on an open link. */
@@ -105,17 +99,11 @@ static void step_preamble(struct link_conn *c, const uint8_t *bytes, uint64_t no
 	}
 }
 
-static bool epoch_is_old(const struct link_peer *p, const struct link_hello *h)
-{
-	return p->boot == h->dialer_boot && h->epoch <= p->epoch;
-}
-
 /* What is wrong with a hello; told only once the dialer has proved the secret. */
 static enum rp_link_refusal hello_check(const struct link_conn *c)
 {
 	const struct rp_links_config *config = &c->links->config;
 	const struct link_hello *h = &c->hello;
-	const struct link_peer *p;
 
 	if (memcmp(h->cluster_uuid, config->cluster_uuid, RP_UUID_BYTES) != 0)
 		return RP_LINK_REFUSAL_CLUSTER;
@@ -125,12 +113,7 @@ static enum rp_link_refusal hello_check(const struct link_conn *c)
 		return RP_LINK_REFUSAL_DIRECTION;
 	if (h->k != config->per_peer)
 		return RP_LINK_REFUSAL_K;
-	if (h->link >= h->k)
-		return RP_LINK_REFUSAL_RANGE;
-	p = link_peer_of(c->links, h->dialer);
-	if (!p)
-		return RP_LINK_REFUSAL_UNKNOWN_PEER;
-	return epoch_is_old(p, h) ? RP_LINK_REFUSAL_OLD_EPOCH : RP_LINK_REFUSAL_NONE;
+	return h->link < h->k ? RP_LINK_REFUSAL_NONE : RP_LINK_REFUSAL_RANGE;
 }
 
 static void step_hello(struct link_conn *c, const uint8_t *bytes, uint64_t now_ns)
@@ -158,35 +141,32 @@ static void step_hello(struct link_conn *c, const uint8_t *bytes, uint64_t now_n
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
 }
 
+bool link_handshake_verdict(struct link_conn *c, enum rp_link_refusal refusal, uint64_t now_ns)
+{
+	struct rp_links *l = c->links;
+	uint8_t out[LINK_VERDICT_BYTES];
+
+	link_verdict_write((uint8_t)refusal, out);
+	if (!send_bytes(c, out, sizeof(out), now_ns)) {
+		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+		return false;
+	}
+	if (refusal == RP_LINK_REFUSAL_NONE)
+		return true;
+	l->counters.refused[refusal]++;
+	RP_LOG(RP_LOG_LINK, RP_LOG_WARNING, "node %llu refused: %s",
+		(unsigned long long)c->hello.dialer, rp_link_refusal_text(refusal));
+	link_conn_close(c, now_ns);
+	return true;
+}
+
 /* The dialer is who it says; it may still be refused, and is told why. */
 static void proven(struct link_conn *c, uint64_t now_ns)
 {
-	struct rp_links *l = c->links;
-	struct link_peer *p = link_peer_of(l, c->hello.dialer);
-	uint8_t out[LINK_VERDICT_BYTES];
-
-	if (c->refusal == RP_LINK_REFUSAL_NONE && p && p->up && !epoch_is_old(p, &c->hello)) {
-		link_bundle_down(p, RP_LINK_DOWN_SUPERSEDED, false, now_ns);
-		if (c->state != LINK_FINISH)
-			return;
-		p = link_peer_of(l, c->hello.dialer);
-	}
-	if (c->refusal == RP_LINK_REFUSAL_NONE && !p)
-		c->refusal = RP_LINK_REFUSAL_UNKNOWN_PEER;
-	if (c->refusal == RP_LINK_REFUSAL_NONE && epoch_is_old(p, &c->hello))
-		c->refusal = RP_LINK_REFUSAL_OLD_EPOCH;
-	link_verdict_write((uint8_t)c->refusal, out);
-	if (!send_bytes(c, out, sizeof(out), now_ns)) {
-		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
-	} else if (c->refusal != RP_LINK_REFUSAL_NONE) {
-		l->counters.refused[c->refusal]++;
-		RP_LOG(RP_LOG_LINK, RP_LOG_WARNING, "node %llu refused: %s",
-			(unsigned long long)c->hello.dialer, rp_link_refusal_text(c->refusal));
-		link_conn_close(c, now_ns);
-	} else {
-		p->epoch = c->hello.epoch;
-		link_bundle_up(c, p, c->hello.dialer_boot, now_ns);
-	}
+	if (c->refusal != RP_LINK_REFUSAL_NONE)
+		link_handshake_verdict(c, c->refusal, now_ns);
+	else
+		link_member_ask(c, now_ns);
 }
 
 static void step_finish(struct link_conn *c, const uint8_t *bytes, uint64_t now_ns)
@@ -234,7 +214,7 @@ static void step_verdict(struct link_conn *c, const uint8_t *bytes, uint64_t now
 	else if (refusal != RP_LINK_REFUSAL_NONE)
 		link_handshake_fail(c, (enum rp_link_refusal)refusal, now_ns);
 	else
-		link_bundle_up(c, c->peer, c->hello.acceptor_boot, now_ns);
+		link_member_proven(c, c->hello.acceptor_boot, now_ns);
 }
 
 /* One step of the handshake; false: more bytes are needed, or it is over. */
@@ -261,23 +241,10 @@ static bool handshake_step(struct link_conn *c, uint64_t now_ns)
 	return true;
 }
 
-static void enter(struct link_conn *c)
-{
-	c->depth++;
-}
-
-static void leave(struct link_conn *c)
-{
-	RP_ASSERT(c->depth > 0);
-	if (--c->depth == 0 && c->state == LINK_FREE)
-		rp_list_push_back(&c->links->conns_free, &c->entry);
-}
-
 static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
 	struct rp_links *l = c->links;
-	struct link_peer *p = c->peer;
 	uint8_t out[LINK_PREAMBLE_BYTES + LINK_HELLO_BYTES];
 
 	if (c->state != LINK_DIALING)
@@ -285,11 +252,11 @@ static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 	c->conn = conn;
 	c->hello = (struct link_hello){
 		.dialer = l->config.node,
-		.acceptor = p->node,
+		.acceptor = c->line->peer->node,
 		.dialer_boot = l->config.boot,
-		.epoch = ++p->epoch,
+		.epoch = c->hello.epoch,
 		.k = l->config.per_peer,
-		.link = 0,
+		.link = c->line->link,
 		.mode = LINK_MODE_PLAIN,
 	};
 	memcpy(c->hello.cluster_uuid, l->config.cluster_uuid, RP_UUID_BYTES);
@@ -298,17 +265,17 @@ static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 		&(struct link_preamble){
 			.version = LINK_VERSION,
 			.mode = LINK_MODE_PLAIN,
-			.link = 0,
+			.link = c->line->link,
 			.k = l->config.per_peer,
 			.node = l->config.node,
 		},
 		out);
 	link_hello_write(&c->hello, out + LINK_PREAMBLE_BYTES);
 	c->state = LINK_CHALLENGE;
-	enter(c);
+	link_conn_enter(c);
 	if (!send_bytes(c, out, sizeof(out), now_ns))
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
-	leave(c);
+	link_conn_leave(c);
 }
 
 static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
@@ -327,12 +294,12 @@ static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uin
 	/* Joined, so that a peer's tiny segments do not hold an mbuf a byte. */
 	rp_chain_join(&rx, chain);
 	c->rx = rx.first;
-	enter(c);
+	link_conn_enter(c);
 	while (handshake_step(c, now_ns))
 		;
 	if (c->state == LINK_UP)
-		link_bundle_receive(c, now_ns);
-	leave(c);
+		link_line_receive(c, now_ns);
+	link_conn_leave(c);
 }
 
 static void on_writable(void *ctx, struct rp_conn *conn, uint64_t now_ns)
@@ -341,22 +308,24 @@ static void on_writable(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 
 	if (c->state != LINK_UP)
 		return;
-	c->peer->blocked = false;
-	link_mark_dirty(c->peer);
+	c->line->blocked = false;
+	link_line_mark(c->line);
 }
 
 static void on_peer_fin(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
 
-	enter(c);
+	link_conn_enter(c);
 	switch (c->state) {
 	case LINK_UP:
-		link_bundle_down(c->peer, RP_LINK_DOWN_CLOSED, true, now_ns);
+	case LINK_PROVEN:
+		link_member_lost(c, RP_LINK_DOWN_CLOSED, now_ns);
 		break;
 	case LINK_PREAMBLE:
 	case LINK_HELLO:
 	case LINK_FINISH:
+	case LINK_DECIDE:
 	case LINK_DIALING:
 	case LINK_CHALLENGE:
 	case LINK_VERDICT:
@@ -366,7 +335,7 @@ static void on_peer_fin(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 	case LINK_FREE:
 		break;
 	}
-	leave(c);
+	link_conn_leave(c);
 }
 
 static enum rp_link_down down_of(enum rp_close_reason why)
@@ -391,22 +360,22 @@ static enum rp_link_down down_of(enum rp_close_reason why)
 static void on_close(void *ctx, struct rp_conn *conn, enum rp_close_reason why, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
-	struct link_peer *p = c->peer;
 
-	enter(c);
+	link_conn_enter(c);
 	c->conn = NULL;
 	switch (c->state) {
 	case LINK_UP:
-		link_bundle_down(p, down_of(why), false, now_ns);
+	case LINK_PROVEN:
+		link_member_lost(c, down_of(why), now_ns);
 		break;
 	case LINK_DIALING:
 		c->links->counters.dials_failed++;
-		link_conn_abort(c, now_ns);
-		link_schedule_dial(p, now_ns);
+		link_member_failed(c, RP_LINK_REFUSAL_NONE, now_ns);
 		break;
 	case LINK_PREAMBLE:
 	case LINK_HELLO:
 	case LINK_FINISH:
+	case LINK_DECIDE:
 	case LINK_CHALLENGE:
 	case LINK_VERDICT:
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
@@ -417,7 +386,7 @@ static void on_close(void *ctx, struct rp_conn *conn, enum rp_close_reason why, 
 	case LINK_FREE:
 		break;
 	}
-	leave(c);
+	link_conn_leave(c);
 }
 
 const struct rp_conn_events link_events = {

@@ -10,11 +10,15 @@
 
 #include "link_priv.h"
 
-#define ECN_DOUBT_NS (10 * RP_NS_PER_S)
-
 static bool config_ok(const struct rp_links_config *c)
 {
-	if (c->node == 0 || c->boot == 0 || c->per_peer != 1 || !c->pool)
+	uint32_t shards = c->shards ? c->shards : 1;
+
+	if (c->node == 0 || c->boot == 0 || c->per_peer == 0 || c->per_peer > RP_SHARDS_MAX ||
+		!c->pool)
+		return false;
+	if (shards > RP_SHARDS_MAX || c->shard >= shards || c->lead >= shards ||
+		(shards < 32 && c->owner_shards >> shards != 0))
 		return false;
 	if (c->secret && (c->secret_length < RP_LINK_SECRET_BYTES_MIN ||
 				 c->secret_length > RP_LINK_SECRET_BYTES_MAX))
@@ -33,7 +37,10 @@ static bool config_ok(const struct rp_links_config *c)
 
 static bool tables_create(struct rp_links *l)
 {
-	uint32_t conns = l->config.handshakes_max + l->config.peers_max * LINK_CONNS_PER_PEER;
+	/* k times the peers are bounded: RP_PEERS_MAX links, whatever k is (links.md). */
+	uint32_t lines = RP_MIN(l->config.peers_max * l->config.per_peer,
+		RP_MAX(l->config.peers_max, (uint32_t)RP_PEERS_MAX));
+	uint32_t conns = l->config.handshakes_max + lines * LINK_CONNS_PER_LINK;
 	uint32_t slots = 2;
 
 	while (slots < 2 * l->config.peers_max)
@@ -44,6 +51,7 @@ static bool tables_create(struct rp_links *l)
 	l->conns = calloc(conns, sizeof(l->conns[0]));
 	if (!l->peers || !l->map || !l->conns)
 		return false;
+	l->conn_count = conns;
 	for (uint32_t i = 0; i < conns; i++) {
 		l->conns[i].links = l;
 		rp_list_init(&l->conns[i].entry);
@@ -65,6 +73,9 @@ struct rp_links *rp_links_create(
 	if (!l)
 		return NULL;
 	l->config = *config;
+	l->config.shards = config->shards ? config->shards : 1;
+	if (config->owner_shards == 0)
+		l->config.owner_shards = 1u << config->lead;
 	l->ops = *ops;
 	l->ctx = ctx;
 	l->deadline_ns = RP_NEVER;
@@ -75,7 +86,7 @@ struct rp_links *rp_links_create(
 	if (config->secret) {
 		memcpy(l->secret, config->secret, config->secret_length);
 		l->config.secret = l->secret;
-	} else {
+	} else if (link_is_lead(l)) {
 		RP_LOG(RP_LOG_LINK, RP_LOG_ERROR,
 			"links.secret_file is not set: links to other nodes are open");
 	}
@@ -97,34 +108,29 @@ struct rp_links *rp_links_create(
 	return l;
 }
 
-static void peer_free(struct link_peer *p)
+static void lines_free(struct link_peer *p)
 {
-	while (p->head != p->tail)
-		rte_pktmbuf_free(p->ring[p->head++ & p->ring_mask]);
-	rte_pktmbuf_free(p->pending);
-	rp_list_unlink(&p->dirty);
-	free(p->ring);
-	free(p);
+	for (unsigned j = 0; j < p->links->config.per_peer; j++) {
+		link_line_free(p->lines[j]);
+		p->lines[j] = NULL;
+	}
 }
 
 void rp_links_destroy(struct rp_links *l)
 {
 	if (!l)
 		return;
-	if (l->conns) {
-		uint32_t conns =
-			l->config.handshakes_max + l->config.peers_max * LINK_CONNS_PER_PEER;
+	for (uint32_t i = 0; i < l->conn_count; i++) {
+		struct link_conn *c = &l->conns[i];
 
-		for (uint32_t i = 0; i < conns; i++) {
-			struct link_conn *c = &l->conns[i];
-
-			rte_pktmbuf_free(c->rx);
-			if (c->conn)
-				c->conn->transport->ops->abort(c->conn, 0);
-		}
+		rte_pktmbuf_free(c->rx);
+		if (c->conn)
+			c->conn->transport->ops->abort(c->conn, 0);
 	}
-	for (uint32_t i = 0; i < l->peer_count; i++)
-		peer_free(l->peers[i]);
+	for (uint32_t i = 0; i < l->peer_count; i++) {
+		lines_free(l->peers[i]);
+		free(l->peers[i]);
+	}
 	free(l->peers);
 	free(l->map);
 	free(l->conns);
@@ -172,62 +178,101 @@ void link_arm(struct rp_links *l, uint64_t deadline_ns)
 	l->deadline_ns = RP_MIN(l->deadline_ns, deadline_ns);
 }
 
-void link_mark_dirty(struct link_peer *p)
+/* One that nobody has added, or that was removed, gives its place to the next. */
+static bool peer_evict(struct rp_links *l)
 {
-	if (rp_list_empty(&p->dirty))
-		rp_list_push_back(&p->links->dirty, &p->dirty);
+	for (uint32_t i = 0; i < l->peer_count; i++) {
+		struct link_peer *p = l->peers[i];
+		bool used = p->added || p->up || p->lead.state != LINK_LEAD_IDLE;
+
+		for (unsigned j = 0; j < l->config.per_peer; j++)
+			used |= p->lines[j] && p->lines[j]->conn;
+		if (used)
+			continue;
+		l->peers[i] = l->peers[--l->peer_count];
+		map_rebuild(l);
+		lines_free(p);
+		free(p);
+		return true;
+	}
+	return false;
 }
 
 static struct link_peer *peer_create(struct rp_links *l, uint64_t node)
 {
 	struct link_peer *p = calloc(1, sizeof(*p));
-	uint32_t slots = 1;
 
 	if (!p)
 		return NULL;
-	while (slots < l->config.posted_frames)
-		slots *= 2;
-	p->ring = calloc(slots, sizeof(struct rte_mbuf *));
-	if (!p->ring) {
-		free(p);
-		return NULL;
-	}
-	p->ring_mask = slots - 1;
 	p->links = l;
 	p->node = node;
-	p->redial_at_ns = RP_NEVER;
-	p->redial_wait_ns = l->config.redial_ns_min;
-	rp_list_init(&p->dirty);
+	p->lead.redial_at_ns = p->lead.deadline_ns = RP_NEVER;
+	p->lead.redial_wait_ns = l->config.redial_ns_min;
+	l->peers[l->peer_count++] = p;
+	map_insert(l, l->peer_count - 1);
 	return p;
+}
+
+struct link_peer *link_peer_get(struct rp_links *l, uint64_t node)
+{
+	struct link_peer *p = link_peer_of(l, node);
+
+	if (p || (l->peer_count == l->config.peers_max && !peer_evict(l)))
+		return p;
+	return peer_create(l, node);
+}
+
+uint32_t link_peer_slot(const struct link_peer *p)
+{
+	const struct rp_links *l = p->links;
+	uint32_t rank = 0;
+
+	for (uint32_t i = 0; i < l->peer_count; i++)
+		rank += l->peers[i]->added && l->peers[i]->node < p->node;
+	return rank;
+}
+
+int rp_link_place(uint32_t slot, uint32_t link, uint32_t per_peer, uint32_t shards, uint32_t usable,
+	bool skip_shard_zero)
+{
+	uint8_t fit[RP_SHARDS_MAX];
+	uint32_t n = 0, first;
+
+	for (uint32_t s = 0; s < shards; s++)
+		if (usable >> s & 1 && s * per_peer / shards == link)
+			fit[n++] = (uint8_t)s;
+	/* No transport in the range: any shard that has some. */
+	for (uint32_t s = 0; n == 0 && s < shards; s++)
+		if (usable >> s & 1)
+			fit[n++] = (uint8_t)s;
+	if (n == 0)
+		return -ENOENT;
+	first = skip_shard_zero && n > 1 && fit[0] == 0 ? 1 : 0;
+	return fit[first + slot % (n - first)];
 }
 
 int rp_links_add_peer(struct rp_links *l, uint64_t node, struct rp_transport *t,
 	const struct rp_endpoint *endpoint, uint64_t now_ns)
 {
-	struct link_peer *p = link_peer_of(l, node);
+	struct link_peer *p;
 
 	if (node == 0 || node == l->config.node)
 		return -EINVAL;
-	if (!p) {
-		if (l->peer_count == l->config.peers_max)
-			return -ENOSPC;
-		p = peer_create(l, node);
-		if (!p)
-			return -ENOMEM;
-		l->peers[l->peer_count++] = p;
-		map_insert(l, l->peer_count - 1);
-	}
+	p = link_peer_get(l, node);
+	if (!p)
+		return l->peer_count == l->config.peers_max ? -ENOSPC : -ENOMEM;
+	p->added = true;
 	p->transport = t;
 	p->has_endpoint = endpoint != NULL;
 	if (endpoint)
 		p->endpoint = *endpoint;
-	if (!p->conn) {
-		p->redial_wait_ns = l->config.redial_ns_min;
-		link_schedule_dial(p, now_ns);
-		if (p->redial_at_ns != RP_NEVER) {
-			p->redial_at_ns = now_ns;
-			link_arm(l, now_ns);
-		}
+	if (!link_is_lead(l) || p->lead.state != LINK_LEAD_IDLE)
+		return 0;
+	p->lead.redial_wait_ns = l->config.redial_ns_min;
+	link_lead_schedule(p, now_ns);
+	if (p->lead.redial_at_ns != RP_NEVER) {
+		p->lead.redial_at_ns = now_ns;
+		link_arm(l, now_ns);
 	}
 	return 0;
 }
@@ -238,20 +283,11 @@ void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns)
 
 	if (!p)
 		return;
-	/* Forgotten first, so that on_down() finds no peer to remove or to dial. */
-	for (uint32_t i = 0; i < l->peer_count; i++) {
-		if (l->peers[i] == p) {
-			l->peers[i] = l->peers[--l->peer_count];
-			break;
-		}
-	}
-	map_rebuild(l);
-	p->has_endpoint = false;
-	if (p->up)
-		link_bundle_down(p, RP_LINK_DOWN_REMOVED, true, now_ns);
-	else if (p->conn)
-		link_conn_abort(p->conn, now_ns);
-	peer_free(p);
+	p->added = p->has_endpoint = false;
+	p->lead.redial_at_ns = RP_NEVER;
+	/* The other shards hear it from the lead. */
+	if (link_is_lead(l))
+		link_lead_down(p, RP_LINK_DOWN_REMOVED, now_ns);
 }
 
 struct link_conn *link_conn_new(struct rp_links *l)
@@ -262,7 +298,7 @@ struct link_conn *link_conn_new(struct rp_links *l)
 	if (!n)
 		return NULL;
 	c = rp_list_entry(n, struct link_conn, entry);
-	*c = (struct link_conn){.links = l, .deadline_ns = RP_NEVER};
+	*c = (struct link_conn){.links = l, .deadline_ns = RP_NEVER, .life = c->life + 1};
 	rp_list_init(&c->entry);
 	return c;
 }
@@ -272,21 +308,33 @@ void link_conn_free(struct link_conn *c)
 	rte_pktmbuf_free(c->rx);
 	c->rx = NULL;
 	c->conn = NULL;
-	c->peer = NULL;
+	c->line = NULL;
 	c->state = LINK_FREE;
 	rp_list_unlink(&c->entry);
 	if (c->depth == 0)
 		rp_list_push_back(&c->links->conns_free, &c->entry);
 }
 
+void link_conn_enter(struct link_conn *c)
+{
+	c->depth++;
+}
+
+void link_conn_leave(struct link_conn *c)
+{
+	RP_ASSERT(c->depth > 0);
+	if (--c->depth == 0 && c->state == LINK_FREE)
+		rp_list_push_back(&c->links->conns_free, &c->entry);
+}
+
 static void conn_detach(struct link_conn *c)
 {
-	if (c->state == LINK_PREAMBLE || c->state == LINK_HELLO || c->state == LINK_FINISH)
+	if (!c->line && c->state >= LINK_PREAMBLE && c->state <= LINK_DECIDE)
 		c->links->handshake_count--;
 	rp_list_unlink(&c->entry);
-	if (c->peer && c->peer->conn == c)
-		c->peer->conn = NULL;
-	c->peer = NULL;
+	if (c->line && c->line->conn == c)
+		c->line->conn = NULL;
+	c->line = NULL;
 }
 
 void link_conn_close(struct link_conn *c, uint64_t now_ns)
@@ -313,64 +361,12 @@ void link_conn_abort(struct link_conn *c, uint64_t now_ns)
 		conn->transport->ops->abort(conn, now_ns);
 }
 
-void link_schedule_dial(struct link_peer *p, uint64_t now_ns)
-{
-	struct rp_links *l = p->links;
-
-	p->redial_at_ns = RP_NEVER;
-	if (l->stopping || !p->has_endpoint || !p->transport || l->config.node > p->node)
-		return;
-	p->redial_at_ns = now_ns + p->redial_wait_ns;
-	p->redial_wait_ns = RP_MIN(2 * p->redial_wait_ns, l->config.redial_ns_max);
-	link_arm(l, p->redial_at_ns);
-}
-
-static struct rp_conn_options link_conn_options(const struct rp_links *l)
+struct rp_conn_options link_conn_options(const struct rp_links *l)
 {
 	struct rp_conn_options options = l->config.conn;
 
 	options.user_timeout_ns = l->config.dead_after_ns;
 	return options;
-}
-
-static void peer_dial(struct link_peer *p, uint64_t now_ns)
-{
-	struct rp_links *l = p->links;
-	struct rp_conn_options options = link_conn_options(l);
-	struct link_conn *c = link_conn_new(l);
-
-	/*
-	 * It has not come up for long. Most likely the peer is not there; but it may be that
-	 * something on the way drops the question for ECN, so now and then a dial may go without.
-	 */
-	if (options.ecn == RP_ECN_INSIST && p->dial_since_ns != 0 &&
-		now_ns - p->dial_since_ns > ECN_DOUBT_NS && p->dials % 4 == 3)
-		options.ecn = RP_ECN_ASK;
-	p->redial_at_ns = RP_NEVER;
-	p->dials++;
-	l->counters.dials++;
-	if (p->dial_since_ns == 0)
-		p->dial_since_ns = now_ns;
-	else
-		l->counters.redials++;
-	if (!c) {
-		l->counters.dials_failed++;
-		link_schedule_dial(p, now_ns);
-		return;
-	}
-	c->state = LINK_DIALING;
-	c->peer = p;
-	c->deadline_ns = now_ns + l->config.handshake_grace_ns;
-	p->conn = c;
-	c->conn = p->transport->ops->dial(
-		p->transport, &p->endpoint, &options, &link_events, c, now_ns);
-	if (!c->conn) {
-		l->counters.dials_failed++;
-		link_conn_abort(c, now_ns);
-		link_schedule_dial(p, now_ns);
-		return;
-	}
-	link_arm(l, c->deadline_ns);
 }
 
 /* Handshakes and closing connections lie in the order of their deadlines. */
@@ -400,18 +396,11 @@ static void peer_poll(struct link_peer *p, uint64_t now_ns)
 {
 	struct rp_links *l = p->links;
 
-	if (p->conn && !p->up) {
-		if (p->conn->deadline_ns <= now_ns)
-			link_handshake_fail(p->conn, RP_LINK_REFUSAL_TIMEOUT, now_ns);
-		else
-			link_arm(l, p->conn->deadline_ns);
-	}
-	if (!p->conn && p->redial_at_ns <= now_ns)
-		peer_dial(p, now_ns);
-	if (!p->conn && p->redial_at_ns != RP_NEVER)
-		link_arm(l, p->redial_at_ns);
-	if (p->up)
-		link_bundle_heartbeat(p, now_ns);
+	for (unsigned j = 0; j < l->config.per_peer; j++)
+		if (p->lines[j] && p->lines[j]->conn)
+			link_line_poll(p->lines[j], now_ns);
+	if (link_is_lead(l))
+		link_lead_poll(p, now_ns);
 }
 
 void rp_links_poll(struct rp_links *l, uint64_t now_ns)
@@ -420,7 +409,7 @@ void rp_links_poll(struct rp_links *l, uint64_t now_ns)
 		return;
 	l->deadline_ns = RP_NEVER;
 	expire(l, now_ns);
-	/* From the back: on_down() may remove a peer, which moves the last one to its place. */
+	/* From the back: a peer that is made evicts another, and the last one takes its place. */
 	for (uint32_t i = l->peer_count; i-- > 0;) {
 		if (i < l->peer_count)
 			peer_poll(l->peers[i], now_ns);
@@ -439,11 +428,11 @@ void rp_links_flush(struct rp_links *l, uint64_t now_ns)
 	rp_list_init(&work);
 	rp_list_splice_back(&work, &l->dirty);
 	while (!rp_list_empty(&work)) {
-		struct link_peer *p =
-			rp_list_entry(rp_list_pop_front(&work), struct link_peer, dirty);
+		struct link_line *line =
+			rp_list_entry(rp_list_pop_front(&work), struct link_line, dirty);
 
-		if (p->up)
-			link_bundle_flush(p, now_ns);
+		if (line->conn && line->conn->state == LINK_UP)
+			link_line_flush(line, now_ns);
 	}
 }
 
@@ -452,19 +441,14 @@ void rp_links_stop(struct rp_links *l, uint64_t now_ns)
 	l->stopping = true;
 	while (!rp_list_empty(&l->handshakes))
 		link_conn_abort(rp_list_entry(l->handshakes.next, struct link_conn, entry), now_ns);
-	for (uint32_t i = l->peer_count; i-- > 0;) {
+	/* The other shards close their links when the lead says so. */
+	for (uint32_t i = l->peer_count; link_is_lead(l) && i-- > 0;) {
 		struct link_peer *p = i < l->peer_count ? l->peers[i] : NULL;
 
 		if (!p)
 			continue;
-		p->redial_at_ns = RP_NEVER;
-		if (p->up) {
-			link_bundle_flush(p, now_ns);
-			if (p->up)
-				link_bundle_down(p, RP_LINK_DOWN_STOPPED, true, now_ns);
-		} else if (p->conn) {
-			link_conn_abort(p->conn, now_ns);
-		}
+		p->lead.redial_at_ns = RP_NEVER;
+		link_lead_down(p, RP_LINK_DOWN_STOPPED, now_ns);
 	}
 }
 
@@ -484,15 +468,24 @@ int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *
 	*info = (struct rp_link_info){
 		.node = node,
 		.up = p->up,
-		.dialing = p->conn && !p->up,
+		.dialing = p->lead.state == LINK_LEAD_FORMING,
 		.bundle = p->up ? p->bundle : 0,
 		.boot = p->boot,
 		.up_since_ns = p->up ? p->up_since_ns : 0,
-		.answered_ns = p->answered_ns,
-		.rtt_ns = p->rtt_ns,
-		.queued_frames = p->tail - p->head,
-		.last_refusal = p->last_refusal,
+		.last_refusal = p->lead.last_refusal,
+		.per_peer = l->config.per_peer,
 	};
+	memcpy(info->owners, p->owners, sizeof(info->owners));
+	for (unsigned j = 0; j < l->config.per_peer; j++) {
+		const struct link_line *line = p->lines[j];
+
+		if (!line || !line->conn || line->conn->state != LINK_UP)
+			continue;
+		info->links_here++;
+		info->queued_frames += line->tail - line->head;
+		info->rtt_ns = RP_MAX(info->rtt_ns, line->rtt_ns);
+		info->answered_ns = RP_MAX(info->answered_ns, line->answered_ns);
+	}
 	return 0;
 }
 

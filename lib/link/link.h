@@ -2,18 +2,26 @@
 #pragma once
 
 /*
- * The links of one node, on the shard that owns them: who dials, the handshake, the bundle of k
- * links to each peer (k = 1 here; k is in every preamble and hello), the heartbeat, a bounded queue
- * of frames a peer, and cutting received bytes into frames. Spec: links.md.
+ * The links of one node, as one of its shards sees them: who dials, the handshake, the bundle of k
+ * links to each peer, the heartbeat, a bounded queue of frames a link, and cutting received bytes
+ * into frames. Spec: links.md.
  *
- *   1. rp_links_create(); rp_links_listen() on a transport; rp_links_add_peer() for each peer. Of
- *      two nodes the one with the lower id dials.
+ * Each shard has an object. One of them, on the shard `lead`, decides for the node: it begins a
+ * bundle, gives each link of it to a shard that has transports (its owner), says which links of a
+ * dialer are taken, and declares the bundle up when all k links are, and down when one is not. The
+ * others dial, accept, shake hands and carry frames. They talk by struct rp_link_msg, which the
+ * caller carries: whole, once, and in order between any two shards.
+ *
+ *   1. rp_links_create(); rp_links_listen() on a transport; rp_links_add_peer() for each peer, on
+ *      every shard. Of two nodes the one with the lower id dials.
  *   2. Each loop turn: feed the transport, then rp_links_poll(now) and, after everybody has sent,
  *      rp_links_flush(now): what was sent in the turn leaves as one chain a peer.
  *      rp_links_next_deadline() says how long one may sleep.
  *   3. on_up(node, bundle) ... on_frame()/rp_links_send() ... on_down(node, why).
- *   4. Frames made for an earlier bundle are refused by rp_links_send(): the caller names the
- * bundle that it made them for.
+ *   4. A frame goes by the link of its queue's hash: rp_links_owner() says on which shard
+ *      rp_links_send() takes it. Frames made for an earlier bundle are refused: the caller names
+ * the bundle that it made them for. A frame may come to a link's owner before the news that its
+ *      bundle is up; it waits there.
  *
  * One thread owns an object. The core reads no clock and draws no randomness: both come from the
  * caller. All times are nanoseconds.
@@ -44,7 +52,8 @@ struct rp_links;
 	X(REMOVED, "the peer was removed")                          \
 	X(STOPPED, "this node is stopping")                         \
 	X(NOMEM, "out of buffers")                                  \
-	X(NETWORK, "the network failed")
+	X(NETWORK, "the network failed")                            \
+	X(INCOMPLETE, "not all links within links.handshake_grace_ms")
 
 enum rp_link_down {
 #define X(name, text) RP_LINK_DOWN_##name,
@@ -99,7 +108,9 @@ enum rp_link_refusal {
 	X(pings_sent)                                                                     \
 	X(pongs_received)                                                                 \
 	X(pings_received)                                                                 \
-	X(no_buffers)
+	X(no_buffers)                                                                     \
+	X(incomplete)  /* bundles given up before all of their links were there */        \
+	X(handed_over) /* accepted connections given to the shard that owns their link */
 
 struct rp_link_counters {
 #define X(name) uint64_t name;
@@ -110,7 +121,18 @@ struct rp_link_counters {
 	uint64_t refused_out[RP_LINK_REFUSAL_COUNT]; /**< our dials, by reason */
 };
 
+/** From shard to shard; what each is for, and its fields, in link_priv.h. */
+struct rp_link_msg {
+	uint8_t type, link, why, flags;
+	uint32_t bundle, token;
+	uint64_t node, epoch, boot;
+	uint64_t sent_ns, answered_ns; /**< of PINGs: ours that was answered, theirs that we did */
+	uint8_t owners[RP_SHARDS_MAX]; /**< shard of each link */
+};
+
 struct rp_links_ops {
+	/** To the object of another shard, for rp_links_on_msg(). NULL where there is one shard. */
+	void (*post)(void *ctx, unsigned shard, const struct rp_link_msg *m);
 	/** Fills `out` with bytes nobody can guess: nonces come from here. */
 	void (*random)(void *ctx, void *out, size_t length);
 	/** The bundle to `node` is up; `bundle` names it for rp_links_send() and is never 0. */
@@ -131,7 +153,11 @@ struct rp_links_ops {
 struct rp_links_config {
 	uint64_t node, boot; /**< this node's id and boot id, never 0 */
 	uint8_t cluster_uuid[RP_UUID_BYTES];
-	uint8_t per_peer;	     /**< k: 1 */
+	uint8_t per_peer;	     /**< k, 1..RP_SHARDS_MAX */
+	uint8_t shard, shards, lead; /**< shards 0 = 1 */
+	/**< Bit of each shard that has transports, and may own links; 0 = the lead alone. */
+	uint32_t owner_shards;
+	bool skip_shard_zero;	     /**< links.skip_shard_zero */
 	const void *secret;	     /**< copied; NULL = open links */
 	size_t secret_length;	     /**< RP_LINK_SECRET_BYTES_MIN or more */
 	const void *secret_previous; /**< copied; accepted, never sent; NULL = none */
@@ -143,7 +169,7 @@ struct rp_links_config {
 	uint64_t handshake_grace_ns;
 	uint64_t redial_ns_min,
 		redial_ns_max;	    /**< back-off doubles from one to the other; 0 = 50 ms, 2 s */
-	uint32_t peer_queue_frames; /**< frames that wait for one peer */
+	uint32_t peer_queue_frames; /**< frames that wait for one link */
 	uint32_t posted_frames; /**< the same, with those of rp_links_send_posted(); 0 = 4 times it
 				 */
 	uint32_t peers_max;
@@ -174,23 +200,37 @@ int rp_links_add_peer(struct rp_links *l, uint64_t node, struct rp_transport *t,
 void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns);
 
 /**
- * Queues one whole frame for the peer. 0: taken. -EAGAIN: its queue is full, not taken, on_room()
- * follows. -ENOTCONN: no bundle, or another one than `bundle`; not taken.
+ * Queues one whole frame of the queue of `hash` for the peer. 0: taken. -EAGAIN: the link's queue
+ * is full, not taken, on_room() follows. -ENOTCONN: no bundle, or another one than `bundle`, or the
+ * link is not on this shard; not taken.
  */
-int rp_links_send(struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
+int rp_links_send(
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
+/** The shard that owns the link of `hash` to the node; -ENOTCONN without a bundle. */
+int rp_links_owner(const struct rp_links *l, uint64_t node, uint32_t hash);
+/**
+ * Where a peer's link belongs: of its range's usable shards the one that its slot says (links.md,
+ * "Placement"). `usable` has a bit for each shard with transports. -ENOENT: none has.
+ */
+int rp_link_place(uint32_t slot, uint32_t link, uint32_t per_peer, uint32_t shards, uint32_t usable,
+	bool skip_shard_zero);
 /**
  * The same for a frame that another shard has posted to this one: its sender cannot take it back,
  * so it may go beyond peer_queue_frames, up to posted_frames. The sender bounds itself, by
  * peer_frames_max of lib/deliver.
  */
 int rp_links_send_posted(
-	struct rp_links *l, uint64_t node, uint32_t bundle, struct rte_mbuf *frame);
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
 /** Frames that rp_links_send() would take now; 0 without a bundle. */
-uint32_t rp_links_room(const struct rp_links *l, uint64_t node);
+uint32_t rp_links_room(const struct rp_links *l, uint64_t node, uint32_t hash);
 /** Gives what was queued to the transports; once a loop turn, after all senders. */
 void rp_links_flush(struct rp_links *l, uint64_t now_ns);
 
-/** The layer above found a violation: closes the bundle with RP_LINK_DOWN_VIOLATION. */
+/** take: nothing. A message of another shard's object. */
+void rp_links_on_msg(
+	struct rp_links *l, unsigned from, const struct rp_link_msg *m, uint64_t now_ns);
+
+/** The layer above found a violation: closes the bundle with RP_LINK_DOWN_VIOLATION. Any shard. */
 void rp_links_violation(struct rp_links *l, uint64_t node, uint64_t now_ns);
 
 /** Dials, deadlines, heartbeats. */
@@ -207,10 +247,12 @@ struct rp_link_info {
 	uint32_t bundle;
 	uint64_t boot; /**< of the peer */
 	uint64_t up_since_ns;
-	uint64_t answered_ns; /**< sending time of the last PING that was answered */
-	uint64_t rtt_ns;      /**< of that PING */
-	uint32_t queued_frames;
-	enum rp_link_refusal last_refusal; /**< of our last dial */
+	uint64_t answered_ns;		   /**< sending time of the last PING that was answered */
+	uint64_t rtt_ns;		   /**< of that PING */
+	uint32_t queued_frames;		   /**< of the links of this shard */
+	enum rp_link_refusal last_refusal; /**< of our last dial, on the lead */
+	uint8_t per_peer, links_here;
+	uint8_t owners[RP_SHARDS_MAX]; /**< while up */
 };
 
 /** 0, or -ENOENT. */

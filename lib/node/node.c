@@ -432,10 +432,12 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 		.shard = shard,
 		.shards = n->shards,
 		.link_shard = n->link_shard,
+		.link_shards = n->port_count > 0 || n->ktcp ? 1u << n->link_shard : 0,
 		.listen_port = c->links.listen,
 		.links = {.node = n->id,
 			.boot = n->boot,
 			.per_peer = (uint8_t)c->links.per_peer,
+			.skip_shard_zero = c->links.skip_shard_zero,
 			.secret = n->secret,
 			.secret_length = n->secret_length,
 			.secret_previous = n->secret_previous,
@@ -451,6 +453,7 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 		.deliver = {.node = n->id,
 			.shard = shard,
 			.shards = n->shards,
+			.links = c->links.per_peer,
 			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
 			.window_bytes = c->deliver.window_kib << 10,
 			.peer_budget_bytes = 64u << 20,
@@ -624,8 +627,6 @@ static int create_all(struct rp_node *n, bool shards_float, const struct failure
 
 	if (n->conf->ports_count > RP_ENGINE_PORTS_MAX)
 		return fail(f, RP_EXIT_CONF, "ports: too many");
-	if (n->conf->links.per_peer != 1)
-		return fail(f, RP_EXIT_START, "links.per_peer: this version keeps one link a peer");
 	if (n->plan.over_tcp && n->conf->ports_count == 0)
 		return fail(
 			f, RP_EXIT_CONF, "links.transport: tcp needs a port; configure ports[]");

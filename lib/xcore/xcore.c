@@ -513,8 +513,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_RELEASED:
 	case RP_XMSG_CONSUMER_HERE:
 	case RP_XMSG_LINK_STATE:
-	case RP_XMSG_PEER_STATE:
-	case RP_XMSG_VIOLATION:
+	case RP_XMSG_LINK:
 		return RP_XCORE_RESERVE;
 	case RP_XMSG_TYPE_COUNT:
 		break;

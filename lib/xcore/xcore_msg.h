@@ -66,10 +66,9 @@ struct rte_mbuf;
 	X(TAPPED, N)         /* m = a block of frames' copies, port/tap.h */                       \
 	X(STOPPED, R)        /* value as in STOP */                                                \
 	/* shard -> shard */                                                                       \
-	X(FRAME_OUT, N)      /* node, value = bundle; m = frame, for the owner of that link */     \
+	X(FRAME_OUT, N)      /* node, value = bundle, hash; m = frame, for the owner of its link */ \
 	X(FRAME_IN, N)       /* node, value = bundle; m = frame, for the shard it belongs to */    \
-	X(PEER_STATE, R)     /* node, value = bundle, 0 = down; idx, revision as in SET_UNARY */   \
-	X(VIOLATION, R)      /* node: close that bundle */                                         \
+	X(LINK, R)           /* struct rp_link_msg of lib/link, field by field */                  \
 	X(PACKETS_IN, N)     /* value = port, count, packets: segments of flows of that shard, as   \
 	                        checked by the one that received them */                           \
 	X(PACKETS_OUT, N)    /* value = port, count, packets: frames for the shard that has a queue \
@@ -115,8 +114,13 @@ struct rp_xmsg {
 			uint64_t revision;
 			struct rte_mbuf *m;
 			void *pointer;
-			uint8_t uuid[RP_UUID_BYTES];
-			uint64_t reserved[3];
+			union {
+				uint8_t uuid[RP_UUID_BYTES];
+				struct {
+					uint8_t owners[RP_SHARDS_MAX]; /**< LINK */
+					uint64_t answered;
+				};
+			};
 		};
 		struct rte_mbuf *packets[RP_XMSG_PACKETS_MAX]; /**< PACKETS_IN, PACKETS_OUT */
 	};

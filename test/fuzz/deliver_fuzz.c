@@ -32,7 +32,8 @@ struct node {
 static struct rte_mempool *pool;
 static unsigned pool_start;
 
-static int frame_out(void *ctx, uint64_t node, uint32_t bundle, struct rte_mbuf *frame)
+static int frame_out(
+	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame)
 {
 	rte_pktmbuf_free(frame);
 	return 0;

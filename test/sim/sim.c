@@ -479,11 +479,12 @@ static void shard_new(struct sim_node *n, unsigned shard)
 		.shard = shard,
 		.shards = o->shards,
 		.link_shard = o->shards > 1 ? 1 : 0,
+		.link_shards = o->shards > 1 ? 2 : 1,
 		.listen_port = 7400,
 		.links = {.node = n->id,
 			.boot = boot,
 			.cluster_uuid = "a cluster's uuid",
-			.per_peer = 1,
+			.per_peer = (uint8_t)(o->links ? o->links : 1),
 			.secret = secret,
 			.secret_length = sizeof(secret),
 			.heartbeat_ns = 500 * RP_NS_PER_MS,
@@ -496,6 +497,7 @@ static void shard_new(struct sim_node *n, unsigned shard)
 		.deliver = {.node = n->id,
 			.shard = shard,
 			.shards = o->shards,
+			.links = o->links,
 			.message_bytes_max = o->message_bytes_max,
 			.window_bytes = 64 << 10,
 			.peer_budget_bytes = 16 << 20,
@@ -553,7 +555,7 @@ static void node_new(struct sim *s, unsigned index)
 	rp_impair_init(&n->impair, &s->options.network, rp_rand_u64(&s->rand));
 	c.self = (struct rp_node_record){.node = n->id,
 		.boot = 77 + index,
-		.per_peer = 1,
+		.per_peer = s->options.links ? s->options.links : 1,
 		.shards = s->options.shards,
 		.tcp = {.family = 4, .port = 7400, .addr = {10, 0, 0, (uint8_t)(index + 1)}}};
 	c.pool = n->queue_pool;
@@ -630,7 +632,7 @@ static void run_shard(struct sim_node *n, unsigned shard)
 	unsigned got;
 	bool busy = rp_engine_poll(e, n->sim->now_ns);
 
-	if (rp_engine_links(e)) {
+	if (rp_engine_tcp(e, 0)) {
 		while ((got = rp_engine_tx(e, 0, out, BURST)) > 0)
 			for (unsigned i = 0; i < got; i++)
 				transmit(n, out[i]);

@@ -26,6 +26,7 @@ struct sim_node;
 
 struct sim_options {
 	unsigned nodes, shards;
+	unsigned links; /**< k: links a peer; 0 = 1 */
 	uint64_t seed;
 	struct rp_impair_spec network; /**< of each frame, on its way */
 	uint64_t call_delay_ns;	       /**< of a call between control engines, each way */

@@ -52,7 +52,7 @@ struct run {
 };
 
 struct parameters {
-	unsigned nodes, shards, messages, queues, window;
+	unsigned nodes, shards, links, messages, queues, window;
 	double loss;
 	uint64_t cut_ns; /* the network is cut for so long, midway */
 	bool fallback, verbose;
@@ -329,6 +329,7 @@ static bool run_seed(uint64_t seed, const struct parameters *p)
 	struct sim_options options = {
 		.nodes = p->nodes,
 		.shards = p->shards,
+		.links = p->links,
 		.seed = seed,
 		.network = {.drop = p->loss,
 			.duplicate = p->loss / 4,
@@ -370,10 +371,11 @@ static bool run_seed(uint64_t seed, const struct parameters *p)
 	ok = r->fault[0] == '\0';
 	if (!ok)
 		printf("FAILED seed %" PRIu64 ": %s\nreplay: sim_queues --seed %" PRIu64
-		       " --seeds 1 --nodes %u --shards %u --messages %u --queues %u --loss %g "
+		       " --seeds 1 --nodes %u --shards %u --links %u --messages %u --queues %u --loss %g "
 		       "--cut-ms %" PRIu64 "%s\n",
-			seed, r->fault, seed, p->nodes, p->shards, p->messages, p->queues, p->loss,
-			(uint64_t)(p->cut_ns / RP_NS_PER_MS), p->fallback ? "" : " --no-fallback");
+			seed, r->fault, seed, p->nodes, p->shards, p->links, p->messages, p->queues,
+			p->loss, (uint64_t)(p->cut_ns / RP_NS_PER_MS),
+			p->fallback ? "" : " --no-fallback");
 	free(r->messages);
 	free(r);
 	return ok;
@@ -391,6 +393,7 @@ int main(int argc, char **argv)
 {
 	struct parameters p = {.nodes = 3,
 		.shards = 1,
+		.links = 1,
 		.messages = 10000,
 		.queues = 20,
 		.window = 500,
@@ -418,6 +421,8 @@ int main(int argc, char **argv)
 			p.nodes = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--shards"))
 			p.shards = (unsigned)strtoul(v, NULL, 10);
+		else if (!strcmp(argv[i - 1], "--links"))
+			p.links = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--messages"))
 			p.messages = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--queues"))
@@ -432,7 +437,8 @@ int main(int argc, char **argv)
 			return fprintf(stderr, "unknown argument %s\n", argv[i - 1]), 2;
 	}
 	if (p.nodes < 1 || p.nodes > SIM_NODES_MAX || p.shards < 1 || p.shards > SIM_SHARDS_MAX ||
-		p.queues < 1 || p.queues > QUEUES_MAX || p.messages < 1)
+		p.links < 1 || p.links > p.shards || p.queues < 1 || p.queues > QUEUES_MAX ||
+		p.messages < 1)
 		return fprintf(stderr, "a value is out of range\n"), 2;
 	if (!p.verbose)
 		rp_log_set_level(RP_LOG_CRIT);

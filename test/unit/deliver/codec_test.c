@@ -44,7 +44,8 @@ static void golden_frames(void **state)
 	const struct dl_opened opened = {.handle = 0x00800003, .messages = 256, .bytes = 65536};
 	const struct dl_credit credit = {.messages = 384, .bytes = 98304};
 	const struct dl_refused refused = {.seq = 9, .status = RP_Q_MOVED};
-	const struct dl_control_took took = {.seq = 41, .shards = 4, .shard = 3};
+	const struct dl_control_took took = {
+		.seq = 41, .shards = 4, .shard = 3, .links = 2, .link = 1};
 	uint32_t n;
 
 	assert_int_equal(rp_queue_hash("jobs", 4), 0xd256d3bc);
@@ -111,7 +112,7 @@ static void golden_frames(void **state)
 	n = dl_control_took_write(&took, out);
 	assert_hex(out, n,
 		"29000000"
-		"04030000");
+		"04030201");
 }
 
 static uint64_t maybe(struct rp_rand *r, uint64_t max)

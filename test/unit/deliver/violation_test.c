@@ -121,7 +121,8 @@ static void streams(void **state)
 
 static void everything_else(void **state)
 {
-	const uint8_t took[] = {9, 0, 0, 0, 1, 0, 0, 0}, shard[] = {9, 0, 0, 0, 1, 1, 0, 0};
+	const uint8_t took[] = {9, 0, 0, 0, 1, 0, 1, 0}, shard[] = {9, 0, 0, 0, 1, 1, 1, 0};
+	const uint8_t link[] = {9, 0, 0, 0, 1, 0, 2, 2};
 	const uint8_t name[] = {2, 'a', 'b'};
 	const uint8_t numbered[] = {0, 1, 0, 0, 0, 2, 'a', 'b'};
 	const uint8_t foreign[] = {200, 1, 0, 0, 0, 2, 'a', 'b'};
@@ -141,6 +142,9 @@ static void everything_else(void **state)
 	expect(RP_DELIVER_VIOLATION_SEQUENCE);
 	open_stream();
 	feed(RP_FRAME_TOOK, 0, 0, DL_SLOT_CONTROL, shard, 8);
+	expect(RP_DELIVER_VIOLATION_FIELDS);
+	open_stream();
+	feed(RP_FRAME_TOOK, 0, 0, DL_SLOT_CONTROL, link, 8);
 	expect(RP_DELIVER_VIOLATION_FIELDS);
 	open_stream();
 	feed(RP_FRAME_OPEN, 0, 0, 1, zeros, 8);

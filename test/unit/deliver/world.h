@@ -160,7 +160,7 @@ static bool payload_good(const struct flow_model *f, uint64_t seq, const struct 
 	return true;
 }
 
-static int frame_out(void *ctx, uint64_t node, uint32_t b, struct rte_mbuf *frame)
+static int frame_out(void *ctx, uint64_t node, uint32_t b, uint32_t hash, struct rte_mbuf *frame)
 {
 	struct tnode *t = ctx;
 	struct frame_fifo *w = &t->out;

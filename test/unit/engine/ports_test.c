@@ -101,6 +101,7 @@ static void shard_new(struct node *n, unsigned index)
 		.shard = index,
 		.shards = SHARDS,
 		.link_shard = LINK_SHARD,
+		.link_shards = 1u << LINK_SHARD,
 		.port_count = 1,
 		.ports_foreign = index != 0,
 		.place = {n->place},

@@ -479,7 +479,7 @@ static void send_frames(struct node *n, uint64_t peer, uint32_t *sent, uint32_t 
 
 		rp_frame_header_write(&h, bytes);
 		m = rp_mbuf_from(pool, bytes, RP_FRAME_HEADER_BYTES + h.length);
-		if (rp_links_send(n->links, peer, n->bundle, m) != 0) {
+		if (rp_links_send(n->links, peer, n->bundle, 0, m) != 0) {
 			rte_pktmbuf_free(m);
 			return;
 		}

@@ -23,7 +23,7 @@ static void both_up_and_frames_cross(void **state)
 				struct rte_mbuf *m = frame_make(sent[j]);
 
 				if (sent[j] < want && rp_links_send(nodes[j].links, nodes[j].peer,
-							      nodes[j].bundle, m) == 0)
+							      nodes[j].bundle, 0, m) == 0)
 					sent[j]++;
 				else
 					rte_pktmbuf_free(m);
@@ -54,7 +54,8 @@ static void one_turn_is_one_send(void **state)
 	before = COUNTERS(0)->sends_batched;
 	for (uint32_t i = 0; i < 20; i++)
 		assert_int_equal(
-			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, frame_make(i)), 0);
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, frame_make(i)),
+			0);
 	rp_links_flush(nodes[0].links, now);
 	assert_int_equal(COUNTERS(0)->sends_batched, before + 1);
 	turn();
@@ -177,22 +178,24 @@ static void full_queue_pushes_back(void **state)
 	net.hole = true;
 	for (; sent < 1000; sent++) {
 		m = frame_make(sent);
-		if (rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m) != 0)
+		if (rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, m) != 0)
 			break;
 	}
 	assert_int_equal(sent, 64);
-	assert_int_equal(rp_links_room(nodes[0].links, NODE_B), 0);
-	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), -EAGAIN);
+	assert_int_equal(rp_links_room(nodes[0].links, NODE_B, 0), 0);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, m), -EAGAIN);
 	assert_int_equal(COUNTERS(0)->queue_full, 2);
 	/* What another shard has posted goes beyond the bound, up to one of its own. */
 	for (int i = 0; i < 3 * 64; i++) {
 		struct rte_mbuf *posted = frame_make(64 + (uint32_t)i);
 
 		assert_int_equal(
-			rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, posted), 0);
+			rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, 0, posted),
+			0);
 	}
-	assert_int_equal(rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, m), -EAGAIN);
-	assert_int_equal(rp_links_room(nodes[0].links, NODE_B), 0);
+	assert_int_equal(
+		rp_links_send_posted(nodes[0].links, NODE_B, nodes[0].bundle, 0, m), -EAGAIN);
+	assert_int_equal(rp_links_room(nodes[0].links, NODE_B, 0), 0);
 	/* What the transport has no space for waits, too. */
 	net.space_max = 12000;
 	turn();
@@ -204,7 +207,7 @@ static void full_queue_pushes_back(void **state)
 	assert_int_equal(nodes[1].frames, 4 * 64);
 	rte_pktmbuf_free(m);
 	m = frame_make(4 * 64);
-	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, m), 0);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, m), 0);
 	turn();
 	turn();
 	assert_int_equal(nodes[1].frames, 4 * 64 + 1);
@@ -223,7 +226,7 @@ static void violation_closes_and_old_frames_are_refused(void **state)
 	old = nodes[0].bundle;
 	nodes[1].violate_at = 3;
 	for (uint32_t i = 0; i < 10; i++)
-		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, frame_make(i)), 0);
+		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, 0, frame_make(i)), 0);
 	turn();
 	turn();
 	assert_int_equal(nodes[1].frames, 3);
@@ -231,10 +234,10 @@ static void violation_closes_and_old_frames_are_refused(void **state)
 	turn();
 	assert_int_equal(nodes[0].why, RP_LINK_DOWN_RESET);
 	m = frame_make(0);
-	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, m), -ENOTCONN);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, 0, m), -ENOTCONN);
 	run_for(RP_NS_PER_S);
 	assert_true(nodes[0].bundle && nodes[0].bundle != old);
-	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, m), -ENOTCONN);
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, old, 0, m), -ENOTCONN);
 	assert_int_equal(COUNTERS(0)->stale_frames, 2);
 	rte_pktmbuf_free(m);
 	world_end();
@@ -259,7 +262,7 @@ static void bad_frames_close_the_bundle(void **state)
 		world_start(&a, &b);
 		run_for(50 * RP_NS_PER_MS);
 		rp_frame_header_write(&bad[i], bytes);
-		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle,
+		assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0,
 					 rp_mbuf_from(pool, bytes, sizeof(bytes))),
 			0);
 		turn();
@@ -301,7 +304,7 @@ static void tiny_segments_do_not_eat_the_pool(void **state)
 	world_start(&a, &b);
 	run_for(50 * RP_NS_PER_MS);
 	rp_frame_header_write(&h, bytes);
-	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle,
+	assert_int_equal(rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0,
 				 rp_mbuf_from(pool, bytes, sizeof(bytes))),
 		0);
 	rp_links_flush(nodes[0].links, now);
@@ -322,7 +325,8 @@ static void stop_sends_what_waits(void **state)
 	run_for(50 * RP_NS_PER_MS);
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(
-			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, frame_make(i)), 0);
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, frame_make(i)),
+			0);
 	rp_links_stop(nodes[0].links, now);
 	assert_int_equal(nodes[0].why, RP_LINK_DOWN_STOPPED);
 	run_for(100 * RP_NS_PER_MS);

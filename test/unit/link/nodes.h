@@ -41,7 +41,8 @@ static struct fake_net net;
 static struct node nodes[3]; /* the third: A once more */
 static uint64_t now;
 
-static uint8_t secret_1[32] = {1, 2, 3}, secret_2[40] = {9, 8, 7};
+static uint8_t secret_1[32] = {1, 2, 3};
+static uint8_t secret_2[40] __attribute__((unused)) = {9, 8, 7};
 
 static void node_random(void *ctx, void *out, size_t length)
 {
@@ -149,7 +150,7 @@ static struct rp_links_config node_config(int i)
 	};
 }
 
-static void node_start(struct node *n, int i, const struct rp_links_config *config)
+static inline void node_start(struct node *n, int i, const struct rp_links_config *config)
 {
 	static const struct rp_endpoint somewhere = {.family = 4, .port = 7400};
 
@@ -161,7 +162,7 @@ static void node_start(struct node *n, int i, const struct rp_links_config *conf
 		rp_links_add_peer(n->links, n->peer, &net.side[i].transport, &somewhere, now), 0);
 }
 
-static void turn(void)
+static inline void turn(void)
 {
 	fake_step(&net, now);
 	for (int i = 0; i < 3; i++) {
@@ -172,7 +173,7 @@ static void turn(void)
 	}
 }
 
-static void run_for(uint64_t ns)
+static inline void run_for(uint64_t ns)
 {
 	uint64_t end = now + ns;
 
@@ -182,7 +183,7 @@ static void run_for(uint64_t ns)
 	}
 }
 
-static void world_start(const struct rp_links_config *a, const struct rp_links_config *b)
+static inline void world_start(const struct rp_links_config *a, const struct rp_links_config *b)
 {
 	now = 0;
 	fake_init(&net, pool);
@@ -193,7 +194,7 @@ static void world_start(const struct rp_links_config *a, const struct rp_links_c
 		node_start(&nodes[1], 1, b);
 }
 
-static void world_end(void)
+static inline void world_end(void)
 {
 	for (int i = 0; i < 3; i++) {
 		rp_links_destroy(nodes[i].links);

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <base/assert.h>
+#include <base/log.h>
+#include <base/mbuf.h>
+
+#include <link/chain.h>
+#include "link_priv.h"
+
+#define PING_BODY_BYTES 8
+
+static struct link_line *line_create(struct link_peer *p, uint8_t link)
+{
+	struct link_line *line = calloc(1, sizeof(*line));
+	uint32_t slots = 1;
+
+	if (!line)
+		return NULL;
+	while (slots < p->links->config.posted_frames)
+		slots *= 2;
+	line->ring = calloc(slots, sizeof(struct rte_mbuf *));
+	if (!line->ring) {
+		free(line);
+		return NULL;
+	}
+	line->ring_mask = slots - 1;
+	line->peer = p;
+	line->link = link;
+	rp_list_init(&line->dirty);
+	return line;
+}
+
+struct link_line *link_line_get(struct link_peer *p, uint8_t link)
+{
+	if (!p->lines[link])
+		p->lines[link] = line_create(p, link);
+	return p->lines[link];
+}
+
+void link_line_drop(struct link_line *line)
+{
+	line->peer->links->counters.frames_dropped += line->tail - line->head;
+	while (line->head != line->tail)
+		rte_pktmbuf_free(line->ring[line->head++ & line->ring_mask]);
+	rte_pktmbuf_free(line->pending);
+	line->pending = NULL;
+	rp_list_unlink(&line->dirty);
+}
+
+void link_line_free(struct link_line *line)
+{
+	if (!line)
+		return;
+	link_line_drop(line);
+	free(line->ring);
+	free(line);
+}
+
+void link_line_attach(struct link_line *line, struct link_conn *c, uint32_t bundle, uint64_t now_ns)
+{
+	if (line->conn)
+		link_conn_abort(line->conn, now_ns);
+	link_line_drop(line);
+	line->blocked = line->room_wanted = false;
+	line->ping_due = line->pong_due = line->pinged = false;
+	line->last_ping_ns = line->rtt_ns = 0;
+	line->answered_ns = 0;
+	line->conn = c;
+	c->line = line;
+	c->bundle = bundle;
+}
+
+void link_line_mark(struct link_line *line)
+{
+	if (rp_list_empty(&line->dirty))
+		rp_list_push_back(&line->peer->links->dirty, &line->dirty);
+}
+
+void link_line_up(struct link_line *line, uint64_t now_ns)
+{
+	struct rp_links *l = line->peer->links;
+
+	RP_ASSERT(line->conn && line->conn->state == LINK_PROVEN);
+	line->conn->state = LINK_UP;
+	line->answered_ns = line->ping_at_ns = now_ns;
+	link_arm(l, now_ns);
+	link_line_mark(line);
+	RP_LOG(RP_LOG_LINK, RP_LOG_DEBUG, "link %u to node %llu is up over %s", line->link,
+		(unsigned long long)line->peer->node, line->conn->conn->transport->name);
+}
+
+static bool header_ok(const struct rp_frame_header *h)
+{
+	switch (rp_frame_routing(h->type)) {
+	case RP_FRAME_ROUTE_LINK:
+		return h->length == PING_BODY_BYTES;
+	case RP_FRAME_ROUTE_HASH:
+	case RP_FRAME_ROUTE_STREAM:
+		return h->length <= RP_FRAME_LENGTH_MAX;
+	case RP_FRAME_ROUTE_NONE:
+	case RP_FRAME_ROUTE_RESERVED:
+		break;
+	}
+	return false;
+}
+
+/* The lead is told: the last PING that was answered, by whichever side, is on any of the links. */
+static void pings_told(struct link_line *line, uint64_t now_ns)
+{
+	struct link_peer *p = line->peer;
+	struct rp_links *l = p->links;
+	struct rp_link_msg m = {.type = LINK_MSG_PING,
+		.node = p->node,
+		.sent_ns = p->ping_sent_ns,
+		.answered_ns = p->ping_answered_ns};
+
+	if (!link_is_lead(l))
+		link_post(l, l->config.lead, &m, now_ns);
+}
+
+/* PING and PONG; false: an answer to what was never asked. */
+static bool heartbeat_frame(
+	struct link_line *line, const struct rp_frame_header *h, uint64_t value, uint64_t now_ns)
+{
+	struct link_peer *p = line->peer;
+	struct rp_links *l = p->links;
+
+	if (h->type == RP_FRAME_PING) {
+		/* One answer a turn, to the newest: a flood of PINGs cannot grow a queue. */
+		l->counters.pings_received++;
+		line->pong_due = true;
+		line->pong_value = value;
+		link_line_mark(line);
+		return true;
+	}
+	l->counters.pongs_received++;
+	if (!line->pinged || value > line->last_ping_ns)
+		return false;
+	if (value < line->answered_ns)
+		return true;
+	line->answered_ns = value;
+	line->rtt_ns = now_ns > value ? now_ns - value : 0;
+	if (value > p->ping_sent_ns) {
+		p->ping_sent_ns = value;
+		pings_told(line, now_ns);
+		if (l->ops.on_answered)
+			l->ops.on_answered(l->ctx, p->node, value, now_ns);
+	}
+	return true;
+}
+
+void link_line_receive(struct link_conn *c, uint64_t now_ns)
+{
+	struct rp_links *l = c->links;
+
+	c->rx_starved = false;
+	while (c->state == LINK_UP && c->rx && c->rx->pkt_len >= RP_FRAME_HEADER_BYTES) {
+		uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
+		struct rp_frame_header h;
+		struct rte_mbuf *frame;
+		uint32_t n;
+
+		rp_mbuf_copy_out(c->rx, 0, bytes, sizeof(bytes));
+		rp_frame_header_read(&h, bytes);
+		if (!header_ok(&h)) {
+			link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
+			return;
+		}
+		n = RP_FRAME_HEADER_BYTES + h.length;
+		if (c->rx->pkt_len < n)
+			return;
+		if (rp_frame_routing(h.type) == RP_FRAME_ROUTE_LINK) {
+			struct rp_reader r =
+				rp_reader_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
+
+			rp_chain_skip(&c->rx, n);
+			c->conn->transport->ops->consume(c->conn, n, now_ns);
+			if (!heartbeat_frame(c->line, &h, rp_read_le64(&r), now_ns) &&
+				c->state == LINK_UP)
+				link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
+			continue;
+		}
+		frame = rp_chain_cut(l->config.pool, &c->rx, n, RP_FRAME_HEADER_BYTES);
+		if (!frame) {
+			l->counters.no_buffers++;
+			c->rx_starved = true;
+			link_arm(l, now_ns + LINK_RETRY_NS);
+			return;
+		}
+		c->conn->transport->ops->consume(c->conn, n, now_ns);
+		l->counters.frames_received++;
+		l->ops.on_frame(l->ctx, c->line->peer->node, frame, now_ns);
+	}
+}
+
+/* The line of a hash, while its connection is one of `bundle`. */
+static struct link_line *line_for(
+	const struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash)
+{
+	const struct link_peer *p = link_peer_of(l, node);
+	struct link_line *line = p ? p->lines[rp_hash_pick(hash, l->config.per_peer)] : NULL;
+
+	if (!line || !line->conn || line->conn->bundle != bundle ||
+		(line->conn->state != LINK_UP && line->conn->state != LINK_PROVEN))
+		return NULL;
+	return line;
+}
+
+static int line_send(struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash,
+	struct rte_mbuf *frame, uint32_t frames_max)
+{
+	struct link_line *line = line_for(l, node, bundle, hash);
+
+	if (!line) {
+		l->counters.stale_frames++;
+		return -ENOTCONN;
+	}
+	if (line->tail - line->head >= frames_max) {
+		l->counters.queue_full++;
+		line->room_wanted = true;
+		return -EAGAIN;
+	}
+	line->ring[line->tail++ & line->ring_mask] = frame;
+	link_line_mark(line);
+	return 0;
+}
+
+int rp_links_send(
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame)
+{
+	return line_send(l, node, bundle, hash, frame, l->config.peer_queue_frames);
+}
+
+int rp_links_send_posted(
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame)
+{
+	return line_send(l, node, bundle, hash, frame, l->config.posted_frames);
+}
+
+int rp_links_owner(const struct rp_links *l, uint64_t node, uint32_t hash)
+{
+	const struct link_peer *p = link_peer_of(l, node);
+
+	return p && p->up ? p->owners[rp_hash_pick(hash, l->config.per_peer)] : -ENOTCONN;
+}
+
+uint32_t rp_links_room(const struct rp_links *l, uint64_t node, uint32_t hash)
+{
+	const struct link_peer *p = link_peer_of(l, node);
+	const struct link_line *line = p && p->up ? line_for(l, node, p->bundle, hash) : NULL;
+
+	if (!line || line->tail - line->head >= l->config.peer_queue_frames)
+		return 0;
+	return l->config.peer_queue_frames - (line->tail - line->head);
+}
+
+static bool batch_heartbeat(struct link_line *line, struct rp_chain_batch *batch,
+	enum rp_frame_type type, uint64_t value)
+{
+	uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
+	struct rp_writer w = rp_writer_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
+	const struct rp_frame_header h = {.type = (uint8_t)type, .length = PING_BODY_BYTES};
+	struct rte_mbuf *m;
+
+	rp_frame_header_write(&h, bytes);
+	rp_write_le64(&w, value);
+	m = rp_mbuf_from(line->peer->links->config.pool, bytes, sizeof(bytes));
+	if (!m) {
+		line->peer->links->counters.no_buffers++;
+		link_line_mark(line);
+		return false;
+	}
+	rp_chain_join(batch, m);
+	return true;
+}
+
+/* Heartbeats go ahead of what waits, so that a long queue does not look like a dead peer. */
+static void batch_heartbeats(struct link_line *line, struct rp_chain_batch *batch, uint64_t now_ns)
+{
+	struct link_peer *p = line->peer;
+	struct rp_links *l = p->links;
+
+	if (line->ping_due && batch_heartbeat(line, batch, RP_FRAME_PING, now_ns)) {
+		line->ping_due = false;
+		line->pinged = true;
+		line->last_ping_ns = now_ns;
+		l->counters.pings_sent++;
+	}
+	if (line->pong_due && batch_heartbeat(line, batch, RP_FRAME_PONG, line->pong_value)) {
+		line->pong_due = false;
+		if (now_ns > p->ping_answered_ns) {
+			p->ping_answered_ns = now_ns;
+			pings_told(line, now_ns);
+			if (l->ops.on_ping)
+				l->ops.on_ping(l->ctx, p->node, now_ns);
+		}
+	}
+}
+
+/* The next chain for the transport: at least one frame, and not more than it has space for. */
+static struct rte_mbuf *batch_make(struct link_line *line, uint64_t now_ns)
+{
+	struct rp_chain_batch batch = {NULL, NULL};
+	struct rp_conn *conn = line->conn->conn;
+	uint32_t space = conn->transport->ops->send_space(conn);
+	uint32_t bytes_max = RP_MIN(space, LINK_BATCH_BYTES_MAX);
+
+	batch_heartbeats(line, &batch, now_ns);
+	while (line->head != line->tail) {
+		struct rte_mbuf *frame = line->ring[line->head & line->ring_mask];
+
+		if (batch.first &&
+			(batch.first->pkt_len + frame->pkt_len > bytes_max ||
+				batch.first->nb_segs + frame->nb_segs > LINK_BATCH_SEGMENTS_MAX))
+			break;
+		line->head++;
+		line->peer->links->counters.frames_sent++;
+		rp_chain_join(&batch, frame);
+	}
+	return batch.first;
+}
+
+void link_line_flush(struct link_line *line, uint64_t now_ns)
+{
+	struct rp_links *l = line->peer->links;
+	struct rp_conn *conn = line->conn->conn;
+
+	while (!line->blocked) {
+		uint32_t n;
+		int rc;
+
+		if (!line->pending)
+			line->pending = batch_make(line, now_ns);
+		if (!line->pending)
+			break;
+		n = line->pending->pkt_len;
+		rc = conn->transport->ops->send(conn, line->pending, now_ns);
+		if (rc != 0) {
+			/* -EPIPE: on_close() is on its way, and drops what waits. */
+			line->blocked = true;
+			break;
+		}
+		line->pending = NULL;
+		l->counters.sends_batched++;
+		l->counters.bytes_sent += n;
+	}
+	if (line->room_wanted && line->tail - line->head <= l->config.peer_queue_frames / 2) {
+		line->room_wanted = false;
+		l->ops.on_room(l->ctx, line->peer->node, now_ns);
+	}
+}
+
+static void heartbeat(struct link_line *line, uint64_t now_ns)
+{
+	struct rp_links *l = line->peer->links;
+	struct link_conn *c = line->conn;
+
+	if (now_ns >= line->answered_ns + l->config.dead_after_ns) {
+		link_member_lost(c, RP_LINK_DOWN_DEAD, now_ns);
+		return;
+	}
+	if (now_ns >= line->ping_at_ns) {
+		line->ping_due = true;
+		line->ping_at_ns = now_ns + l->config.heartbeat_ns;
+		link_line_mark(line);
+	}
+	link_arm(l, RP_MIN(line->ping_at_ns, line->answered_ns + l->config.dead_after_ns));
+	if (c->rx_starved) {
+		link_conn_enter(c);
+		link_line_receive(c, now_ns);
+		link_conn_leave(c);
+	}
+}
+
+void link_line_poll(struct link_line *line, uint64_t now_ns)
+{
+	struct link_conn *c = line->conn;
+
+	if (c->state == LINK_UP)
+		heartbeat(line, now_ns);
+	else if (c->state == LINK_PROVEN)
+		return; /* the lead has a deadline for the whole bundle */
+	else if (c->deadline_ns <= now_ns)
+		link_handshake_fail(c, RP_LINK_REFUSAL_TIMEOUT, now_ns);
+	else
+		link_arm(line->peer->links, c->deadline_ns);
+}

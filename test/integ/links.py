@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""k links a peer between real nodes: links.py BINARIES PORT
+
+PORT is memif, vhost or none (kernel sockets). Nodes of four shards with k = 1, 2 and 4: the bundle is up
+with all its links, messages of many queues keep their order, and a node with another k is refused with the reason."""
+import json
+import subprocess
+import sys
+import uuid
+
+from cluster import Cluster, need, wait_until
+
+QUEUES = 12
+MESSAGES = 10
+
+
+def config(k):
+    return {"shards": '{idle: adaptive, cpus: "0,1,0,1"}', "links": {"per_peer": k}}
+
+
+def links_of(node):
+    return json.loads(node.ctl("links", "-j"))["links"]
+
+
+def order_is_kept(a, b):
+    watches = {}
+    for q in range(QUEUES):
+        at = b if q % 2 else a
+        watches[q] = at.watch(f"/q/many{q}/consumer/{uuid.uuid4()}")
+    for q in range(QUEUES):
+        other = a if q % 2 else b
+        wait_until(f"the other node knows who dispatches many{q}", 20,
+                   lambda q=q, other=other: other.etcdctl(
+                       "get", "--print-value-only", f"/q/many{q}").stdout.strip())
+    for m in range(MESSAGES):
+        for q in range(QUEUES):
+            at = a if q % 2 else b
+            at.etcdctl("put", f"/q/many{q}/producer/t-{m}", f"q{q}m{m}")
+    for q, w in watches.items():
+        w.wait(f"q{q}m{MESSAGES - 1}", 20)
+        got = [line for line in w.lines() if line.startswith(f"q{q}m")]
+        assert got == [f"q{q}m{m}" for m in range(MESSAGES)], got
+        w.stop()
+
+
+def bundle(binaries, port, k):
+    print(f"k = {k} over {port}")
+    with Cluster(binaries, port=None if port == "none" else port, config=config(k)) as c:
+        a, b = c.nodes
+        c.join()
+        for n in c.nodes:
+            (link,) = links_of(n)
+            assert link["state"] == "up" and len(link["shards"]) == k, link
+        done = [n.stats("ringpost_link_handshakes_done")["link_handshakes_done"] for n in c.nodes]
+        assert done == [k, k], done
+        before = [n.stats() for n in c.nodes]
+        order_is_kept(a, b)
+        after = [n.stats() for n in c.nodes]
+        streamed = sum(y["deliver_forwards_streamed"] - x["deliver_forwards_streamed"]
+                       for x, y in zip(before, after))
+        unary = sum(y["deliver_forwards_unary"] - x["deliver_forwards_unary"]
+                    for x, y in zip(before, after))
+        assert streamed == QUEUES * MESSAGES and unary == 0, (streamed, unary)
+        print(f"  {streamed} messages of {QUEUES} queues by streams, in order; links on shards",
+              [link["shards"] for n in c.nodes for link in links_of(n)])
+
+
+def another_k(binaries, port):
+    print("another k is refused with its reason")
+    with Cluster(binaries, port=None if port == "none" else port, config=config(2)) as c:
+        c.nodes[1].extra["links"] = {"per_peer": 4}
+        c.nodes[1].stop()
+        c.nodes[1].start()
+        for n in c.nodes:
+            wait_until("it answers", 60, n.ready)
+
+        def refused():
+            return any(link["last_refusal"] == "links.per_peer differs"
+                       for n in c.nodes for link in links_of(n))
+        wait_until("the dialer knows why", 30, refused)
+        assert all(link["state"] != "up" for n in c.nodes for link in links_of(n))
+        # The unary path carries what there is meanwhile.
+        w = c.nodes[1].watch(f"/q/k/consumer/{uuid.uuid4()}")
+        wait_until("the dispatcher is known", 20, lambda: c.nodes[0].etcdctl(
+            "get", "--print-value-only", "/q/k").stdout.strip())
+        c.nodes[0].etcdctl("put", "/q/k/producer/one", "one")
+        w.wait("one", 20)
+        print("  refused:", [link["last_refusal"] for n in c.nodes for link in links_of(n)])
+
+
+def stranger(binaries, port):
+    print("a node without the secret is met with silence")
+    with Cluster(binaries, port=None if port == "none" else port, config=config(2)) as c:
+        other = c.nodes[1].dir + "/other"
+        subprocess.run(["sh", "-c", f"umask 077; head -c 40 /dev/urandom > {other}"], check=True)
+        c.nodes[1].stop()
+        c.nodes[1].extra["links"] = {"per_peer": 2, "secret_file": other}
+        c.nodes[1].start()
+        for n in c.nodes:
+            wait_until("it answers", 60, lambda n=n: n.ctl("status"))
+        # No reason comes over the link: the dialer sees a MAC that proves nothing, or no dial at all.
+        wait_until("nobody is up", 5, lambda: all(
+            link["state"] != "up" for n in c.nodes for link in links_of(n)))
+        told = {link["last_refusal"] for n in c.nodes for link in links_of(n)}
+        assert told <= {"", "the secret is wrong"}, told
+        print("  told:", told)
+
+
+def main():
+    need("etcdctl")
+    binaries, port = sys.argv[1:3]
+    for k in (1, 2, 4):
+        bundle(binaries, port, k)
+    another_k(binaries, port)
+    stranger(binaries, port)
+
+
+if __name__ == "__main__":
+    main()
