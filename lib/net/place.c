@@ -157,6 +157,7 @@ void rp_place_search_begin(struct rp_place_search *s, const struct rp_place_sear
 	in.dst_port = out.src_port = port;
 	search_end(s, 0, &c->near, &in, source_at + 2);
 	search_end(s, 1, &c->far, &out, source_at);
+	s->ends = c->far.place ? 2 : 1;
 	/* The step that closes the circle flips what the one half-way does. */
 	s->flip[s->bits] = s->bits > 0 ? s->flip[s->bits - 1] : 0;
 }
@@ -164,6 +165,32 @@ void rp_place_search_begin(struct rp_place_search *s, const struct rp_place_sear
 static inline bool search_fits(const struct rp_place_search *s, unsigned end, uint64_t state)
 {
 	return s->shards[end] >> s->table[end][state_hash(state, end) & s->table_mask[end]] & 1;
+}
+
+static inline bool search_fits_ends(const struct rp_place_search *s, bool both, uint64_t state)
+{
+	return search_fits(s, 0, state) & (!both || search_fits(s, 1, state));
+}
+
+/*
+ * Four steps at once, while none of them fits: of four only the last flips another bit than the
+ * lowest two. From a step that is a multiple of four.
+ */
+__attribute__((always_inline)) static inline void search_skip(
+	const struct rp_place_search *s, bool both, uint64_t *state, uint32_t *step, uint32_t *left)
+{
+	const uint64_t flip0 = s->flip[0], flip1 = s->flip[1];
+	const uint32_t closes = 1u << s->bits;
+
+	for (; *left >= 4; *left -= 4) {
+		uint64_t a = *state, b = a ^ flip0, c = b ^ flip1, d = c ^ flip0;
+
+		if (search_fits_ends(s, both, a) | search_fits_ends(s, both, b) |
+			search_fits_ends(s, both, c) | search_fits_ends(s, both, d))
+			return;
+		*step = (*step + 4) & s->mask;
+		*state = d ^ s->flip[__builtin_ctz(*step | closes)];
+	}
 }
 
 uint16_t rp_place_search_next(struct rp_place_search *s)
@@ -174,10 +201,16 @@ uint16_t rp_place_search_next(struct rp_place_search *s)
 	uint16_t found = 0;
 
 	for (; left > 0 && found == 0; left--) {
-		uint16_t port = (uint16_t)(state >> 32);
+		uint16_t port;
 
-		if (search_fits(s, 0, state) && search_fits(s, 1, state) && port >= s->first &&
-			port <= s->last)
+		if (step % 4 == 0 && s->ends == 1)
+			search_skip(s, false, &state, &step, &left);
+		else if (step % 4 == 0)
+			search_skip(s, true, &state, &step, &left);
+		if (left == 0)
+			break;
+		port = (uint16_t)(state >> 32);
+		if (search_fits_ends(s, true, state) && port >= s->first && port <= s->last)
 			found = port;
 		step = (step + 1) & s->mask;
 		state ^= s->flip[__builtin_ctz(step | closes)]; /* 0 closes the circle */

@@ -113,6 +113,7 @@ struct rp_place_search {
 	uint64_t shards[2];
 	uint32_t table_mask[2];
 	uint32_t step, left, mask, bits;
+	uint32_t ends; /* so many have wishes, or the near one */
 	uint16_t first, last;
 };
 

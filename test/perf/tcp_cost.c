@@ -8,6 +8,9 @@
  *   tcp_cost many [CONNECTIONS [SEGMENTS]]   as stream, in turn over that many connections
  *   tcp_cost churn [CONNECTIONS]             opened and closed; a second, and what stays behind
  *
+ * With `steps` in front (tcp_cost steps rr 1000) each turn is a microsecond later than the one
+ * before, whatever the clock says: the same instructions each time, to be counted by callgrind.
+ *
  * An end's time is all between its rx_burst and its tx_burst: device, stack, and the application,
  * which only frees what comes. The status is 1 where memory does not come back.
  */
@@ -54,9 +57,17 @@ static uint64_t tick_ns(uint64_t tick)
 	return RP_NS_PER_S + (uint64_t)((double)(tick - start_tick) * ns_per_tick);
 }
 
+static uint64_t step_ticks; /* of a turn, where the time goes in steps; else 0 */
+static uint64_t tick;	    /* when the last turn ended, and the next begins */
+
+static uint64_t clock_read(void)
+{
+	return step_ticks ? tick : rte_rdtsc();
+}
+
 static uint64_t now(void)
 {
-	return tick_ns(rte_rdtsc());
+	return tick_ns(clock_read());
 }
 
 static void die(const char *why)
@@ -198,8 +209,6 @@ static void tx_all(struct end *e, uint64_t now_ns)
 	rp_port_tx_flush(e->queue, now_ns);
 }
 
-static uint64_t tick; /* when the last turn ended, and the next begins */
-
 /* One turn of an end's loop; `work` is what the application does in it. */
 static void turn(unsigned i, void (*work)(struct end *e, uint64_t now_ns))
 {
@@ -214,7 +223,7 @@ static void turn(unsigned i, void (*work)(struct end *e, uint64_t now_ns))
 		work(e, now_ns);
 	rp_tcp_poll(e->stack, now_ns);
 	tx_all(e, now_ns);
-	tick = rte_rdtsc();
+	tick = step_ticks ? tick + step_ticks : rte_rdtsc();
 	e->ticks += tick - t0;
 }
 
@@ -282,12 +291,12 @@ static double stream(uint64_t segments)
 	rtx = tx->rtx_segments;
 	ends[0].ticks = ends[1].ticks = ends[1].received = queued = 0;
 	wanted = segments;
-	t0 = rte_rdtsc();
+	t0 = clock_read();
 	while (ends[1].received < bytes) {
 		turn(0, send_segments);
 		turn(1, NULL);
 	}
-	ns = (double)(rte_rdtsc() - t0) * ns_per_tick / (double)segments;
+	ns = (double)(clock_read() - t0) * ns_per_tick / (double)segments;
 	printf("%" PRIu64
 	       " segments over %u connections: receiver %.1f ns, sender %.1f ns a segment; "
 	       "%.2f Gbit/s in one thread; %" PRIu64 " retransmitted\n",
@@ -305,7 +314,7 @@ static void rr(uint64_t requests)
 	open_all(1);
 	ends[0].received = 0;
 	ends[0].again = requests - 1;
-	t0 = rte_rdtsc();
+	t0 = clock_read();
 	if (!send_bytes(&ends[0], ends[0].conns[0], SMALL_BYTES, now()))
 		die("no buffer");
 	while (ends[0].received < requests * SMALL_BYTES) {
@@ -313,7 +322,7 @@ static void rr(uint64_t requests)
 		turn(1, NULL);
 	}
 	printf("%" PRIu64 " requests of %u bytes: %.1f ns each, both ends\n", requests, SMALL_BYTES,
-		(double)(rte_rdtsc() - t0) * ns_per_tick / (double)requests);
+		(double)(clock_read() - t0) * ns_per_tick / (double)requests);
 }
 
 static void open_more(struct end *e, uint64_t now_ns)
@@ -327,7 +336,7 @@ static void open_more(struct end *e, uint64_t now_ns)
 
 static void churn(uint64_t count)
 {
-	uint64_t t0 = rte_rdtsc();
+	uint64_t t0 = clock_read();
 	double s;
 
 	close_at_once = true;
@@ -336,7 +345,7 @@ static void churn(uint64_t count)
 		turn(0, open_more);
 		turn(1, NULL);
 	}
-	s = (double)(rte_rdtsc() - t0) * ns_per_tick / 1e9;
+	s = (double)(clock_read() - t0) * ns_per_tick / 1e9;
 	printf("%" PRIu64
 	       " connections opened and closed: %.0f a second, both ends in one thread\n",
 		count, (double)count / s);
@@ -429,13 +438,22 @@ static void make_ends(void)
 
 int main(int argc, char **argv)
 {
-	const char *what = argc > 1 ? argv[1] : "";
-	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
-	uint64_t m = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+	bool steps = argc > 1 && strcmp(argv[1], "steps") == 0;
+	const char *what;
+	uint64_t n, m;
 
+	argc -= steps;
+	argv += steps;
+	what = argc > 1 ? argv[1] : "";
+	n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+	m = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
 	if (start_eal() < 0)
 		return 2;
 	ns_per_tick = 1e9 / (double)rte_get_tsc_hz();
+	if (steps) {
+		ns_per_tick = 1;
+		step_ticks = RP_NS_PER_US;
+	}
 	start_tick = tick = rte_rdtsc();
 	make_ends();
 	if (strcmp(what, "stream") == 0) {
