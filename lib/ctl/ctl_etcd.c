@@ -422,6 +422,7 @@ void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
 		.consumer_close = backend_consumer_close,
 		.consumer_accepted = backend_consumer_accepted,
 		.consumer_room = backend_consumer_room,
+		.lease_ask = ctl_lease_ask,
 		.members = backend_members,
 		.member_add = backend_member_add,
 		.member_remove = backend_member_remove,

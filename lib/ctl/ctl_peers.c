@@ -19,6 +19,8 @@
 
 /** A call to a peer that gets no answer in time; replication has its own, shorter bound. */
 #define CALL_TIMEOUT_NS (10 * RP_NS_PER_S)
+/** A client waits for it, and asks again. */
+#define LEASE_TIMEOUT_NS RP_NS_PER_S
 #define PATH_STATUS "/etcdserverpb.Maintenance/Status"
 
 static void random_bytes(uint8_t *out, size_t length)
@@ -359,18 +361,66 @@ int ctl_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struc
 		token, false);
 }
 
+static struct ctl_peer *connected_peer(struct rp_ctl *ctl, uint64_t node)
+{
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
+		if (ctl->peers[i] && ctl->peers[i]->node == node &&
+			ctl->peers[i]->state == CTL_PEER_CONNECTED && ctl->peers[i]->channel)
+			return ctl->peers[i];
+	return NULL;
+}
+
+struct lease_call {
+	struct ctl_peer *peer;
+	rp_etcd_lease_fn done;
+	void *done_ctx;
+};
+
+static void on_lease_time(
+	void *ctx, enum rp_grpc_code code, const char *message, const uint8_t *data, size_t length)
+{
+	struct lease_call *call = ctx;
+	struct rp_etcd_lease_time t;
+
+	call->peer->calls_open--;
+	if (code != RP_GRPC_OK ||
+		rp_etcd_peer_decode_lease_time((struct rp_span){data, length}, &t) != 0)
+		t = (struct rp_etcd_lease_time){.state = RP_ETCD_LEASE_NO_ANSWER};
+	call->done(call->done_ctx, &t);
+	ctl_kick(call->peer->ctl);
+	free(call);
+}
+
+void ctl_lease_ask(
+	void *ctx, uint64_t node, int64_t lease, bool renew, rp_etcd_lease_fn done, void *done_ctx)
+{
+	static const struct rp_etcd_lease_time nobody = {.state = RP_ETCD_LEASE_NO_ANSWER};
+	struct ctl_peer *p = connected_peer(ctx, node);
+	struct lease_call *call;
+	size_t length;
+	void *message;
+
+	if (!p) {
+		done(done_ctx, &nobody);
+		return;
+	}
+	call = malloc(sizeof(*call));
+	RP_ASSERT(call != NULL);
+	*call = (struct lease_call){.peer = p, .done = done, .done_ctx = done_ctx};
+	message = rp_etcd_peer_encode_lease_ask(lease, renew, &length);
+	p->calls_open++;
+	call_raw(
+		p, RP_ETCD_PEER_PATH_LEASE, message, length, LEASE_TIMEOUT_NS, on_lease_time, call);
+	free(message);
+}
+
 int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token)
 {
-	struct rp_ctl *ctl = ctx;
-	struct ctl_peer *p = NULL;
+	struct ctl_peer *p = connected_peer(ctx, node);
 	size_t length;
 	void *message;
 	int rc;
 
-	for (uint32_t i = 0; i < RP_PEERS_MAX && !p; i++)
-		if (ctl->peers[i] && ctl->peers[i]->node == node &&
-			ctl->peers[i]->state == CTL_PEER_CONNECTED)
-			p = ctl->peers[i];
 	if (!p)
 		return -ENOTCONN;
 	message = rp_etcd_peer_encode_frame(frame, &length);

@@ -208,6 +208,9 @@ int ctl_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struc
 	uint64_t token);
 void ctl_peer_dial(void *ctx, rp_repl_peer_id peer, const char *address);
 void ctl_peer_hangup(void *ctx, rp_repl_peer_id peer);
+/** rp_etcd_backend.lease_ask: over the node's channel, when it is connected. */
+void ctl_lease_ask(
+	void *ctx, uint64_t node, int64_t lease, bool renew, rp_etcd_lease_fn done, void *done_ctx);
 int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
 extern const struct rp_etcd_peer_backend ctl_peer_backend;
 

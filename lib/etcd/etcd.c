@@ -102,6 +102,7 @@ static const struct service_method peer_methods[] = {
 	{RP_ETCD_PEER_PATH_APPLY, RP_GRPC_UNARY, &etcd_apply_ops, false},
 	{RP_ETCD_PEER_PATH_SYNC, RP_GRPC_UNARY, &etcd_sync_ops, false},
 	{RP_ETCD_PEER_PATH_DELIVER_ONE, RP_GRPC_UNARY, &etcd_deliver_one_ops, false},
+	{RP_ETCD_PEER_PATH_LEASE, RP_GRPC_UNARY, &etcd_peer_lease_ops, true},
 };
 
 static void set_message_limits(struct rp_etcd *e)
@@ -169,6 +170,7 @@ struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
 	rp_list_init(&e->streams);
 	rp_list_init(&e->keepalives);
 	rp_list_init(&e->keepalives_unsent);
+	rp_list_init(&e->keepalives_waiting);
 	rp_list_init(&e->contests);
 	rp_list_init(&e->contests_ready);
 	rp_list_init(&e->observers);
@@ -246,6 +248,7 @@ static void compactions_run(struct rp_etcd *e)
 
 uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 {
+	uint64_t progress_ns;
 	bool hashing;
 
 	e->now_ns = now_ns;
@@ -271,7 +274,8 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 		!rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
 		!rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
-	return rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
+	progress_ns = rp_list_empty(&e->streams) ? RP_NEVER : e->progress_next_ns;
+	return RP_MIN(progress_ns, etcd_keepalives_next_ns(e));
 }
 
 void rp_etcd_stop(struct rp_etcd *e)

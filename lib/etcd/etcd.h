@@ -115,6 +115,22 @@ enum rp_etcd_consumer_end {
 	RP_ETCD_CONSUMER_STOPPED,   /**< by this server; never a death of the consumer */
 };
 
+/** What the node that counts a lease says of it. */
+enum rp_etcd_lease_state {
+	RP_ETCD_LEASE_NONE,	 /**< it knows of none */
+	RP_ETCD_LEASE_COUNTED,	 /**< ttl_s and left_s are set */
+	RP_ETCD_LEASE_OVER,	 /**< its time is over, and it is not revoked yet */
+	RP_ETCD_LEASE_MOVED,	 /**< another node counts it */
+	RP_ETCD_LEASE_NO_ANSWER, /**< the node is not there, or does not answer in time */
+};
+
+struct rp_etcd_lease_time {
+	enum rp_etcd_lease_state state;
+	int64_t ttl_s, left_s; /**< as granted, and whole seconds left */
+};
+
+typedef void (*rp_etcd_lease_fn)(void *done_ctx, const struct rp_etcd_lease_time *time);
+
 struct rp_etcd_member {
 	uint64_t id;
 	const char *name; /**< "" = not started */
@@ -187,6 +203,13 @@ struct rp_etcd_backend {
 	void (*consumer_accepted)(void *ctx, uint64_t consumer, uint64_t idx, int64_t mod_revision);
 	/** A delivery that was refused with -EAGAIN would be taken now. */
 	void (*consumer_room)(void *ctx, uint64_t consumer);
+
+	/**
+	 * Asks the node that counts a lease for its time, and has it counted anew with `renew`
+	 * (peer.h: Lease); `done` exactly once, also before it returns. NULL: no node can be asked.
+	 */
+	void (*lease_ask)(void *ctx, uint64_t node, int64_t lease, bool renew,
+		rp_etcd_lease_fn done, void *done_ctx);
 
 	/** The members, this node included; borrow until the next call. Returns their count. */
 	uint32_t (*members)(void *ctx, const struct rp_etcd_member **members);

@@ -21,6 +21,7 @@
 #include <etcd/peer.h>
 #include <grpc/http.h>
 #include <grpc/server.h>
+#include <kv/lease.h>
 #include <kv/watch.h>
 
 #include <protobuf-c/protobuf-c.h>
@@ -106,9 +107,10 @@ struct rp_etcd {
 	struct rp_list compactions; /**< struct etcd_call: wait for memory to be freed */
 	uint32_t waiting_count;
 
-	struct rp_list keepalives, keepalives_unsent; /**< struct etcd_keepalive */
-	struct rp_list contests, contests_ready;      /**< struct etcd_contest */
-	struct rp_list observers;		      /**< struct etcd_observer */
+	struct rp_list keepalives, keepalives_unsent,
+		keepalives_waiting;		 /**< struct etcd_keepalive */
+	struct rp_list contests, contests_ready; /**< struct etcd_contest */
+	struct rp_list observers;		 /**< struct etcd_observer */
 
 	struct rp_list streams;
 	struct etcd_table consumers;  /**< struct etcd_watch by handle */
@@ -405,14 +407,19 @@ void etcd_consumer_closed(struct etcd_watch *w, enum rp_etcd_consumer_end why);
 void etcd_consumer_room(struct etcd_watch *w);
 void etcd_consumer_written(struct etcd_stream *s, uint64_t cookie);
 
-/* ---- lease.c ---- */
+/* ---- lease.c, keepalive.c ---- */
 
 extern const struct rp_grpc_call_ops etcd_lease_grant_ops, etcd_lease_revoke_ops,
 	etcd_lease_keepalive_ops, etcd_lease_time_to_live_ops, etcd_lease_leases_ops;
+/** Asks the node that counts it; `done` exactly once. */
+void etcd_lease_ask(struct rp_etcd *e, const struct rp_kv_lease *lease, bool renew,
+	rp_etcd_lease_fn done, void *done_ctx);
 /** Proposes one system operation for the call, which `done` answers. */
 void etcd_propose_system(struct etcd_call *c, struct rp_kv_system_op op, rp_etcd_done_fn done);
-/** Answers that found no room are tried again. */
+/** Answers that found no room are tried again, and nodes that gave none are asked again. */
 void etcd_keepalives_run(struct rp_etcd *e);
+/** When one of those that wait is to be asked again; RP_NEVER. */
+uint64_t etcd_keepalives_next_ns(const struct rp_etcd *e);
 void etcd_keepalives_stop(struct rp_etcd *e);
 void etcd_keepalives_free(struct rp_etcd *e);
 
@@ -459,6 +466,7 @@ void etcd_observers_stop(struct rp_etcd *e);
 uint64_t etcd_now_ns(const struct rp_etcd *e);
 /** A stream of a client that asks for a leader (clientv3's WithRequireLeader), without one. */
 bool etcd_leader_missing(struct rp_etcd *e, struct rp_grpc_call *call);
+#define ETCD_TEXT_TIMED_OUT "etcdserver: request timed out"
 /** Refuses a write that comes too late. */
 bool etcd_stopped(struct rp_etcd *e, struct rp_grpc_call *call);
 #define ETCD_TEXT_STOPPED "etcdserver: server stopped"
@@ -468,7 +476,7 @@ extern const struct rp_grpc_call_ops etcd_member_add_ops, etcd_member_list_ops, 
 	etcd_member_update_ops, etcd_member_promote_ops, etcd_defragment_ops, etcd_move_leader_ops,
 	etcd_downgrade_ops, etcd_snapshot_ops;
 extern const struct rp_grpc_call_ops etcd_prove_ops, etcd_apply_ops, etcd_sync_ops,
-	etcd_deliver_one_ops;
+	etcd_deliver_one_ops, etcd_peer_lease_ops;
 int etcd_http_register(struct rp_etcd *e);
 /** Status.errors and /health: alarms as etcd prints them. */
 bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size);

@@ -242,34 +242,39 @@ static void write_record(struct etcd_call *c, const struct rp_route_key *key, st
 	write_one(c, op);
 }
 
-static void put_dispatch(struct rp_etcd *e, struct rp_grpc_call *call,
-	Etcdserverpb__PutRequest *request, const struct rp_kv_put *p)
+/* take: the request, which becomes the call's or a queue operation's. */
+static void write_dispatch(
+	struct rp_etcd *e, struct rp_grpc_call *call, ProtobufCMessage *request, struct rp_kv_op op)
 {
-	struct rp_kv_op op = {.type = RP_KV_OP_PUT, .put = *p};
-	struct rp_route_key key;
+	bool put = op.type == RP_KV_OP_PUT;
+	struct rp_route_key key = {.kind = RP_KEY_ORDINARY};
 	struct etcd_call *c;
 
-	parse(&key, p->key);
+	/* A ranged delete is one of ordinary keys: it leaves the others alone. */
+	if (put || op.del.end.length == 0)
+		parse(&key, put ? op.put.key : op.del.key);
 	switch (key.kind) {
 	case RP_KEY_ORDINARY:
-		c = etcd_call_new(e, call, ETCD_CALL_PUT, &request->base);
-		if (c)
-			write_one(c, op);
-		break;
 	case RP_KEY_DISPATCHER:
 	case RP_KEY_CONSUMER:
-		c = etcd_call_new(e, call, ETCD_CALL_PUT, &request->base);
-		if (c)
+		c = etcd_call_new(e, call, put ? ETCD_CALL_PUT : ETCD_CALL_DELETE, request);
+		if (c && key.kind == RP_KEY_ORDINARY)
+			write_one(c, op);
+		else if (c)
 			write_record(c, &key, op);
 		break;
 	case RP_KEY_PRODUCE:
 	case RP_KEY_DELIVERED:
 	case RP_KEY_DELIVERED_SHORT:
-		etcd_queue_put(e, call, request, &key);
+		if (put)
+			etcd_queue_put(e, call, (Etcdserverpb__PutRequest *)request, &key);
+		else
+			etcd_queue_delete(
+				e, call, (Etcdserverpb__DeleteRangeRequest *)request, &key);
 		break;
 	case RP_KEY_INVALID:
 		refuse_key(call, &key);
-		etcd_unpacked_free(&request->base);
+		etcd_unpacked_free(request);
 		break;
 	}
 }
@@ -294,7 +299,8 @@ static void on_put(struct rp_grpc_call *call, const uint8_t *data, size_t length
 		   !(p.lease != 0 && lease_refused(e, call, p.lease)) &&
 		   !(p.prev_kv &&
 			   access_refused(e, call, RP_ETCD_READ, p.key, (struct rp_span){0}))) {
-		put_dispatch(e, call, m, &p);
+		write_dispatch(
+			e, call, &m->base, (struct rp_kv_op){.type = RP_KV_OP_PUT, .put = p});
 		return;
 	}
 	etcd_unpacked_free(&m->base);
@@ -302,39 +308,6 @@ static void on_put(struct rp_grpc_call *call, const uint8_t *data, size_t length
 
 const struct rp_grpc_call_ops etcd_put_ops = {
 	.on_message = on_put, .on_cancel = etcd_call_on_cancel};
-
-static void delete_dispatch(struct rp_etcd *e, struct rp_grpc_call *call,
-	Etcdserverpb__DeleteRangeRequest *request, const struct rp_kv_delete *d)
-{
-	struct rp_kv_op op = {.type = RP_KV_OP_DELETE, .del = *d};
-	struct rp_route_key key = {.kind = RP_KEY_ORDINARY};
-	struct etcd_call *c;
-
-	if (d->end.length == 0)
-		parse(&key, d->key);
-	switch (key.kind) {
-	case RP_KEY_ORDINARY:
-		c = etcd_call_new(e, call, ETCD_CALL_DELETE, &request->base);
-		if (c)
-			write_one(c, op);
-		break;
-	case RP_KEY_DISPATCHER:
-	case RP_KEY_CONSUMER:
-		c = etcd_call_new(e, call, ETCD_CALL_DELETE, &request->base);
-		if (c)
-			write_record(c, &key, op);
-		break;
-	case RP_KEY_PRODUCE:
-	case RP_KEY_DELIVERED:
-	case RP_KEY_DELIVERED_SHORT:
-		etcd_queue_delete(e, call, request, &key);
-		break;
-	case RP_KEY_INVALID:
-		refuse_key(call, &key);
-		etcd_unpacked_free(&request->base);
-		break;
-	}
-}
 
 static void on_delete(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
@@ -358,7 +331,8 @@ static void on_delete(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	} else if (!write_refused(e, call, length) &&
 		   !access_refused(e, call, RP_ETCD_WRITE, d.key, d.end) &&
 		   !(d.prev_kv && access_refused(e, call, RP_ETCD_READ, d.key, d.end))) {
-		delete_dispatch(e, call, m, &d);
+		write_dispatch(
+			e, call, &m->base, (struct rp_kv_op){.type = RP_KV_OP_DELETE, .del = d});
 		return;
 	}
 	etcd_unpacked_free(&m->base);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Lease service (spec/etcd-semantics.md section 5). Grant and revoke are writes; a keepalive at
- * the node that owns the lease writes nothing. At another node it first takes the lease over, so
- * that its client is served where it is.
+ * The Lease service (spec/etcd-semantics.md section 5) but for keepalives (keepalive.c). Grant and
+ * revoke are writes, on whichever node. The time of a lease is asked of the node that counts it.
  */
 #include <stdlib.h>
 
@@ -157,43 +156,83 @@ static void key_list_add(void *ctx, struct rp_span key)
 	l->keys[l->count++] = etcd_bytes(key);
 }
 
+void etcd_lease_ask(struct rp_etcd *e, const struct rp_kv_lease *lease, bool renew,
+	rp_etcd_lease_fn done, void *done_ctx)
+{
+	static const struct rp_etcd_lease_time nobody = {.state = RP_ETCD_LEASE_NO_ANSWER};
+
+	if (e->backend->lease_ask)
+		e->backend->lease_ask(
+			e->backend->ctx, lease->owner, lease->id, renew, done, done_ctx);
+	else
+		done(done_ctx, &nobody);
+}
+
+static void time_reply(struct etcd_call *c, bool there, int64_t ttl_s, int64_t left_s)
+{
+	const Etcdserverpb__LeaseTimeToLiveRequest *request = (const void *)c->request;
+	Etcdserverpb__LeaseTimeToLiveResponse m = ETCDSERVERPB__LEASE_TIME_TO_LIVE_RESPONSE__INIT;
+	struct key_list keys = {.arena = &c->arena};
+	struct rp_kv_lease lease;
+
+	m.header = etcd_header_in(&c->arena, c->e, rp_kv_revision(c->e->kv));
+	m.id = request->id;
+	m.ttl = there ? left_s : -1;
+	m.grantedttl = there ? ttl_s : 0;
+	if (there && request->keys && rp_kv_lease_get(c->e->kv, request->id, 0, &lease) &&
+		lease.key_count > 0) {
+		keys.keys = etcd_arena_get(&c->arena, lease.key_count * sizeof(keys.keys[0]));
+		rp_kv_lease_keys(c->e->kv, request->id, key_list_add, &keys);
+		m.keys = keys.keys;
+		m.n_keys = keys.count;
+	}
+	etcd_call_reply(c, &m.base);
+}
+
+static void time_told(void *done_ctx, const struct rp_etcd_lease_time *t)
+{
+	struct etcd_call *c = done_ctx;
+
+	switch (t->state) {
+	case RP_ETCD_LEASE_COUNTED:
+		time_reply(c, true, t->ttl_s, t->left_s);
+		break;
+	case RP_ETCD_LEASE_NONE:
+	case RP_ETCD_LEASE_OVER:
+		time_reply(c, false, 0, 0);
+		break;
+	case RP_ETCD_LEASE_MOVED:
+	case RP_ETCD_LEASE_NO_ANSWER:
+		etcd_call_fail(c, RP_GRPC_UNAVAILABLE, ETCD_TEXT_TIMED_OUT);
+		break;
+	}
+}
+
 static void on_time_to_live(
 	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
 	struct rp_etcd *e = ctx;
 	Etcdserverpb__LeaseTimeToLiveRequest *request = etcd_unpack(
 		e, call, &etcdserverpb__lease_time_to_live_request__descriptor, data, length);
-	Etcdserverpb__LeaseTimeToLiveResponse m = ETCDSERVERPB__LEASE_TIME_TO_LIVE_RESPONSE__INIT;
-	struct etcd_arena a = {0};
-	struct key_list keys = {.arena = &a};
 	const char *message = NULL;
 	struct rp_kv_lease lease;
+	struct etcd_call *c;
 	int code;
 
 	if (!request)
 		return;
-	code = request->keys ? lease_access(e, call, RP_ETCD_READ, request->id, &message) : 0;
-	if (code != RP_GRPC_OK) {
-		etcd_refuse(call, code, message);
-		etcd_unpacked_free(&request->base);
+	c = etcd_call_new(e, call, ETCD_CALL_LEASE, &request->base);
+	if (!c)
 		return;
-	}
-	m.header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
-	m.id = request->id;
-	m.ttl = -1;
-	if (rp_kv_lease_get(e->kv, request->id, etcd_now_ns(e), &lease)) {
-		m.ttl = lease.left_s;
-		m.grantedttl = lease.ttl_s;
-		if (request->keys && lease.key_count > 0) {
-			keys.keys = etcd_arena_get(&a, lease.key_count * sizeof(keys.keys[0]));
-			rp_kv_lease_keys(e->kv, request->id, key_list_add, &keys);
-			m.keys = keys.keys;
-			m.n_keys = keys.count;
-		}
-	}
-	etcd_reply(call, &m.base);
-	etcd_arena_free(&a);
-	etcd_unpacked_free(&request->base);
+	code = request->keys ? lease_access(e, call, RP_ETCD_READ, request->id, &message) : 0;
+	if (code != RP_GRPC_OK)
+		etcd_call_fail(c, code, message);
+	else if (!rp_kv_lease_get(e->kv, request->id, etcd_now_ns(e), &lease))
+		time_reply(c, false, 0, 0);
+	else if (lease.expiry_ns == RP_NEVER)
+		etcd_lease_ask(e, &lease, false, time_told, c);
+	else
+		time_reply(c, true, lease.ttl_s, lease.left_s);
 }
 
 const struct rp_grpc_call_ops etcd_lease_time_to_live_ops = {
@@ -239,242 +278,3 @@ static void on_leases(struct rp_grpc_call *call, const uint8_t *data, size_t len
 
 const struct rp_grpc_call_ops etcd_lease_leases_ops = {
 	.on_message = on_leases, .on_cancel = etcd_call_on_cancel};
-
-/* ---- LeaseKeepAlive ---- */
-
-/*
- * One answer a request, in order. A request that needs a write, or whose answer finds no room,
- * stops the reading of the stream until that is over; so nothing queues up here.
- */
-struct etcd_keepalive {
-	struct rp_list link;	    /**< on e->keepalives */
-	struct rp_list unsent_link; /**< on e->keepalives_unsent: the answer found no room */
-	struct rp_etcd *e;
-	struct rp_grpc_call *call; /**< NULL: gone, and a write is still out */
-	int64_t id, ttl, revision; /**< of the request in hand */
-	bool writing;		   /**< a write is out */
-	bool half_closed;
-	struct rp_kv_system_op op; /**< of that write */
-	struct rp_kv_txn txn;
-};
-
-static void keepalive_free(struct etcd_keepalive *k)
-{
-	rp_list_unlink(&k->link);
-	rp_list_unlink(&k->unsent_link);
-	k->e->stats.lease_streams--;
-	free(k);
-}
-
-static void keepalive_finish(struct etcd_keepalive *k, int code, const char *message)
-{
-	struct rp_grpc_call *call = k->call;
-
-	rp_grpc_call_set_user(call, NULL);
-	k->call = NULL;
-	if (!k->writing)
-		keepalive_free(k);
-	rp_grpc_call_finish(call, (enum rp_grpc_code)code, message);
-}
-
-/* True: the answer is on its way. */
-static bool keepalive_send(struct etcd_keepalive *k)
-{
-	Etcdserverpb__LeaseKeepAliveResponse m = ETCDSERVERPB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
-	Etcdserverpb__ResponseHeader h = etcd_header(k->e, k->revision);
-	uint8_t data[128];
-	size_t length;
-
-	m.header = &h;
-	m.id = k->id;
-	m.ttl = k->ttl;
-	length = etcdserverpb__lease_keep_alive_response__get_packed_size(&m);
-	RP_ASSERT(length <= sizeof(data));
-	etcdserverpb__lease_keep_alive_response__pack(&m, data);
-	return rp_grpc_call_queued_bytes(k->call) <= ETCD_STREAM_OUT_BYTES &&
-	       rp_grpc_call_send(k->call, data, length, 0) == 0;
-}
-
-/* May end the stream, and free `k`. */
-static void keepalive_answer(struct etcd_keepalive *k, int64_t ttl)
-{
-	k->ttl = ttl;
-	if (!keepalive_send(k)) {
-		rp_list_push_back(&k->e->keepalives_unsent, &k->unsent_link);
-		rp_grpc_call_pause_reading(k->call);
-	} else if (k->half_closed) {
-		keepalive_finish(k, RP_GRPC_OK, NULL);
-	}
-}
-
-static void keepalive_run(struct etcd_keepalive *k);
-
-static void keepalive_written(
-	void *done_ctx, int status, const char *message, const struct rp_kv_result *r)
-{
-	struct etcd_keepalive *k = done_ctx;
-
-	k->writing = false;
-	if (!k->call) {
-		keepalive_free(k);
-	} else if (status != RP_GRPC_OK) {
-		keepalive_finish(k, status, message);
-	} else {
-		/* Taken: it counts here now. Revoked, or lost to another: it is not there. */
-		rp_grpc_call_resume_reading(k->call);
-		if (r->error || k->op.type == RP_KV_SYSTEM_REVOKE)
-			keepalive_answer(k, 0);
-		else
-			keepalive_run(k);
-	}
-}
-
-static void keepalive_write(struct etcd_keepalive *k, enum rp_kv_system_type type)
-{
-	k->op = (struct rp_kv_system_op){.type = type, .lease = k->id};
-	k->txn = (struct rp_kv_txn){.system = &k->op, .system_count = 1};
-	k->writing = true;
-	rp_grpc_call_pause_reading(k->call);
-	k->e->backend->propose(k->e->backend->ctx, &k->txn, keepalive_written, k);
-}
-
-static void keepalive_run(struct etcd_keepalive *k)
-{
-	struct rp_etcd *e = k->e;
-	struct rp_kv_lease lease;
-
-	k->revision = rp_kv_revision(e->kv);
-	switch (rp_kv_lease_keepalive(e->kv, k->id, etcd_now_ns(e))) {
-	case RP_KV_LEASE_NONE:
-		keepalive_answer(k, 0);
-		break;
-	case RP_KV_LEASE_RENEWED:
-		rp_kv_lease_get(e->kv, k->id, 0, &lease);
-		keepalive_answer(k, lease.ttl_s);
-		break;
-	case RP_KV_LEASE_OVER:
-		keepalive_write(k, RP_KV_SYSTEM_REVOKE);
-		break;
-	case RP_KV_LEASE_ELSEWHERE:
-		keepalive_write(k, RP_KV_SYSTEM_TAKE);
-		break;
-	}
-}
-
-static void keepalive_start(struct rp_grpc_call *call, void *ctx)
-{
-	struct rp_etcd *e = ctx;
-	struct etcd_keepalive *k;
-
-	if (etcd_stopped(e, call))
-		return;
-	if (etcd_leader_missing(e, call)) {
-		rp_grpc_call_finish(call, RP_GRPC_UNAVAILABLE, "etcdserver: no leader");
-		return;
-	}
-	k = calloc(1, sizeof(*k));
-	RP_ASSERT(k != NULL);
-	k->e = e;
-	k->call = call;
-	rp_list_init(&k->unsent_link);
-	rp_list_push_back(&e->keepalives, &k->link);
-	e->stats.lease_streams++;
-	rp_grpc_call_set_user(call, k);
-}
-
-static void keepalive_message(
-	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	struct rp_etcd *e = ctx;
-	struct etcd_keepalive *k = rp_grpc_call_user(call);
-	Etcdserverpb__LeaseKeepAliveRequest *m =
-		etcdserverpb__lease_keep_alive_request__unpack(NULL, length, data);
-	struct rp_etcd_caller caller;
-	const char *message = NULL;
-	int code;
-
-	if (!m) {
-		e->stats.malformed++;
-		keepalive_finish(k, RP_GRPC_INTERNAL,
-			"grpc: error unmarshalling request: LeaseKeepAliveRequest does not decode");
-		return;
-	}
-	e->stats.lease_keepalives++;
-	k->id = m->id;
-	etcd_unpacked_free(&m->base);
-	caller = etcd_caller_of(e, call);
-	code = etcd_auth_require(e, &caller, false, &message);
-	if (code == RP_GRPC_OK)
-		code = etcd_auth_check_lease(e, RP_ETCD_WRITE, k->id, &caller, &message);
-	if (code != RP_GRPC_OK)
-		keepalive_finish(k, code, message);
-	else
-		keepalive_run(k);
-}
-
-static void keepalive_half_close(struct rp_grpc_call *call, void *ctx)
-{
-	struct etcd_keepalive *k = rp_grpc_call_user(call);
-
-	if (!k)
-		return;
-	k->half_closed = true;
-	if (!k->writing && rp_list_empty(&k->unsent_link))
-		keepalive_finish(k, RP_GRPC_OK, NULL);
-}
-
-static void keepalive_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
-{
-	struct etcd_keepalive *k = rp_grpc_call_user(call);
-
-	if (!k)
-		return;
-	k->call = NULL;
-	rp_list_unlink(&k->unsent_link);
-	if (!k->writing)
-		keepalive_free(k);
-}
-
-const struct rp_grpc_call_ops etcd_lease_keepalive_ops = {
-	.on_start = keepalive_start,
-	.on_message = keepalive_message,
-	.on_half_close = keepalive_half_close,
-	.on_cancel = keepalive_cancel,
-};
-
-void etcd_keepalives_run(struct rp_etcd *e)
-{
-	struct rp_list *n, *t;
-
-	rp_list_foreach_safe (n, t, &e->keepalives_unsent) {
-		struct etcd_keepalive *k = rp_list_entry(n, struct etcd_keepalive, unsent_link);
-
-		if (!keepalive_send(k))
-			continue;
-		rp_list_unlink(&k->unsent_link);
-		rp_grpc_call_resume_reading(k->call);
-		if (k->half_closed)
-			keepalive_finish(k, RP_GRPC_OK, NULL);
-	}
-}
-
-void etcd_keepalives_stop(struct rp_etcd *e)
-{
-	struct rp_list *n, *t;
-
-	rp_list_foreach_safe (n, t, &e->keepalives) {
-		struct etcd_keepalive *k = rp_list_entry(n, struct etcd_keepalive, link);
-
-		if (k->call)
-			keepalive_finish(k, RP_GRPC_UNAVAILABLE, ETCD_TEXT_STOPPED);
-	}
-}
-
-void etcd_keepalives_free(struct rp_etcd *e)
-{
-	struct rp_list *n;
-
-	/* Only those are left whose write the backend still had. */
-	while ((n = rp_list_pop_front(&e->keepalives)))
-		keepalive_free(rp_list_entry(n, struct etcd_keepalive, link));
-}

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include <base/assert.h>
+#include <kv/lease.h>
+#include <ringpost/v1/peer.pb-c.h>
 
 #include "etcd_priv.h"
 
@@ -59,18 +61,26 @@ static void on_prove(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	p->prove(p->ctx, c->node.key, c->conn->id, &prove);
 }
 
-/* A call of a connection that has proved itself; NULL: refused. */
-static struct etcd_call *peer_call(
-	struct rp_etcd *e, struct rp_grpc_call *call, enum etcd_call_kind kind, uint64_t *node)
+/* The connection has proved itself; NULL: refused. */
+static const struct etcd_conn *peer_is_proved(struct rp_etcd *e, struct rp_grpc_call *call)
 {
 	struct etcd_conn *conn = rp_grpc_conn_user(rp_grpc_call_conn(call));
 
-	if (!conn || !conn->proved) {
-		e->stats.peer_unproved++;
-		etcd_refuse(call, RP_GRPC_PERMISSION_DENIED,
-			"peer: the connection has not proved the cluster secret");
+	if (conn && conn->proved)
+		return conn;
+	e->stats.peer_unproved++;
+	etcd_refuse(call, RP_GRPC_PERMISSION_DENIED,
+		"peer: the connection has not proved the cluster secret");
+	return NULL;
+}
+
+static struct etcd_call *peer_call(
+	struct rp_etcd *e, struct rp_grpc_call *call, enum etcd_call_kind kind, uint64_t *node)
+{
+	const struct etcd_conn *conn = peer_is_proved(e, call);
+
+	if (!conn)
 		return NULL;
-	}
 	*node = conn->node;
 	return etcd_call_new(e, call, kind, NULL);
 }
@@ -116,6 +126,52 @@ static void on_deliver_one(struct rp_grpc_call *call, const uint8_t *data, size_
 		p->deliver_one(p->ctx, c->node.key, node, frame);
 }
 
+/* What is counted here, in the enum's terms. */
+static struct rp_etcd_lease_time lease_time(struct rp_etcd *e, int64_t id, bool renew)
+{
+	struct rp_etcd_lease_time t = {.state = RP_ETCD_LEASE_NONE};
+	uint64_t now_ns = etcd_now_ns(e);
+	struct rp_kv_lease l;
+
+	if (rp_kv_lease_get(e->kv, id, 0, &l)) {
+		if (l.expiry_ns == RP_NEVER)
+			t.state = RP_ETCD_LEASE_MOVED;
+		else if (l.expiry_ns <= now_ns)
+			t.state = RP_ETCD_LEASE_OVER;
+		else
+			t.state = RP_ETCD_LEASE_COUNTED;
+	}
+	if (t.state != RP_ETCD_LEASE_COUNTED)
+		return t;
+	if (renew)
+		(void)rp_kv_lease_keepalive(e->kv, id, now_ns);
+	if (rp_kv_lease_get(e->kv, id, now_ns, &l)) {
+		t.ttl_s = l.ttl_s;
+		t.left_s = l.left_s;
+	}
+	return t;
+}
+
+static void on_lease(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct rp_etcd *e = ctx;
+	Ringpost__V1__LeaseTime answer = RINGPOST__V1__LEASE_TIME__INIT;
+	Ringpost__V1__LeaseAsk *m =
+		etcd_unpack(e, call, &ringpost__v1__lease_ask__descriptor, data, length);
+	struct rp_etcd_lease_time t;
+
+	if (!m)
+		return;
+	if (peer_is_proved(e, call)) {
+		t = lease_time(e, m->lease, m->renew);
+		answer.state = (Ringpost__V1__LeaseState)t.state;
+		answer.ttl_s = t.ttl_s;
+		answer.left_s = t.left_s;
+		etcd_reply(call, &answer.base);
+	}
+	etcd_unpacked_free(&m->base);
+}
+
 const struct rp_grpc_call_ops etcd_prove_ops = {
 	.on_message = on_prove, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_apply_ops = {
@@ -124,6 +180,7 @@ const struct rp_grpc_call_ops etcd_sync_ops = {
 	.on_message = on_sync, .on_cancel = etcd_call_on_cancel};
 const struct rp_grpc_call_ops etcd_deliver_one_ops = {
 	.on_message = on_deliver_one, .on_cancel = etcd_call_on_cancel};
+const struct rp_grpc_call_ops etcd_peer_lease_ops = {.on_message = on_lease};
 
 /* The answer goes out as it is. */
 static void answer_bytes(struct etcd_call *c, const void *data, size_t length)

@@ -6,7 +6,8 @@
  * side's callbacks, and the codec of what is not replication's own.
  *
  *   1. The server: fill struct rp_etcd_peer_backend. Each callback gets a token and is answered
- *      once, at once or later: by rp_etcd_peer_proved(), _answer() or _fail().
+ *      once, at once or later: by rp_etcd_peer_proved(), _answer() or _fail(). Lease is answered
+ *      here, from the store.
  *   2. The client: encode, call RP_ETCD_PEER_PATH_*, decode. The messages of Apply and Sync are
  *      bytes here; lib/repl makes and reads them.
  *
@@ -21,11 +22,13 @@
 #include <base/units.h>
 
 struct rp_etcd;
+struct rp_etcd_lease_time;
 
 #define RP_ETCD_PEER_PATH_PROVE "/ringpost.v1.Peer/Prove"
 #define RP_ETCD_PEER_PATH_APPLY "/ringpost.v1.Peer/Apply"
 #define RP_ETCD_PEER_PATH_SYNC "/ringpost.v1.Peer/Sync"
 #define RP_ETCD_PEER_PATH_DELIVER_ONE "/ringpost.v1.Peer/DeliverOne"
+#define RP_ETCD_PEER_PATH_LEASE "/ringpost.v1.Peer/Lease"
 
 /** Prove: who calls, and a step of the handshake, opaque here. */
 struct rp_etcd_peer_prove {
@@ -77,10 +80,13 @@ void *rp_etcd_peer_encode_prove(const struct rp_etcd_peer_prove *prove, size_t *
 void *rp_etcd_peer_encode_prove_reply(const struct rp_etcd_peer_prove_reply *reply, size_t *length);
 void *rp_etcd_peer_encode_frame(struct rp_span frame, size_t *length);
 
+void *rp_etcd_peer_encode_lease_ask(int64_t lease, bool renew, size_t *length);
+
 /* Decoders fill spans that point into `data`; 0 or -EBADMSG. */
 int rp_etcd_peer_decode_prove(struct rp_span data, struct rp_etcd_peer_prove *out);
 int rp_etcd_peer_decode_prove_reply(struct rp_span data, struct rp_etcd_peer_prove_reply *out);
 int rp_etcd_peer_decode_frame(struct rp_span data, struct rp_span *frame);
+int rp_etcd_peer_decode_lease_time(struct rp_span data, struct rp_etcd_lease_time *out);
 
 /** What a dialling node wants from Maintenance.Status: node id and cluster id. 0 or -EBADMSG. */
 int rp_etcd_peer_decode_status(struct rp_span data, uint64_t *member_id, uint64_t *cluster_id);

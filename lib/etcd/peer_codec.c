@@ -47,6 +47,31 @@ void *rp_etcd_peer_encode_frame(struct rp_span frame, size_t *length)
 	return encode(&m.base, length);
 }
 
+void *rp_etcd_peer_encode_lease_ask(int64_t lease, bool renew, size_t *length)
+{
+	Ringpost__V1__LeaseAsk m = RINGPOST__V1__LEASE_ASK__INIT;
+
+	m.lease = lease;
+	m.renew = renew;
+	return encode(&m.base, length);
+}
+
+int rp_etcd_peer_decode_lease_time(struct rp_span data, struct rp_etcd_lease_time *out)
+{
+	Ringpost__V1__LeaseTime *m = ringpost__v1__lease_time__unpack(NULL, data.length, data.data);
+
+	if (!m || (int)m->state < RP_ETCD_LEASE_NONE || (int)m->state > RP_ETCD_LEASE_MOVED) {
+		if (m)
+			ringpost__v1__lease_time__free_unpacked(m, NULL);
+		return -EBADMSG;
+	}
+	*out = (struct rp_etcd_lease_time){.state = (enum rp_etcd_lease_state)m->state,
+		.ttl_s = m->ttl_s,
+		.left_s = m->left_s};
+	ringpost__v1__lease_time__free_unpacked(m, NULL);
+	return 0;
+}
+
 int rp_etcd_peer_decode_prove(struct rp_span data, struct rp_etcd_peer_prove *out)
 {
 	struct etcd_wire w = etcd_wire_of(data);

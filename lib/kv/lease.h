@@ -10,7 +10,8 @@
  *      rp_kv_lease_keepalive() to start it anew, which writes nothing.
  *   3. rp_kv_lease_expired() names what is over; the caller revokes it by a txn, so that expiry
  *      replicates as deletes. rp_kv_lease_next_ns() says when to look.
- *   4. On another node a keepalive is answered by RP_KV_LEASE_ELSEWHERE: TAKE the lease, then.
+ *   4. On another node a keepalive is answered by RP_KV_LEASE_ELSEWHERE: the owner is to be asked.
+ * TAKE adopts the leases of a node that is dead.
  *
  * Keys whose lease is not known here (yet: the record may come behind them; or any more: they were
  * put on another node while it expired) count as a lease without a record. It is over after a

@@ -32,7 +32,17 @@ def ends_everywhere(a, b):
 
 
 def kept_elsewhere(a, b):
-    print("a client that has gone to B keeps its lease there")
+    print("a client that has gone to B keeps its lease there, and A counts it")
+    lease = grant(a, 60)
+    wait_until("B knows the lease", 5, lambda: lease in b.etcdctl("lease", "list").stdout)
+    time.sleep(2)
+    left = [int(n.etcdctl("lease", "timetolive", lease).stdout.split("remaining(")[1].split("s")[0]) for n in (b, a)]
+    assert 30 < left[1] <= left[0] <= 58, left
+    assert "keepalived with TTL(60)" in b.etcdctl("lease", "keep-alive", "--once", lease).stdout
+    left = int(a.etcdctl("lease", "timetolive", lease).stdout.split("remaining(")[1].split("s")[0])
+    assert left >= 58, left
+    assert b.etcdctl("lease", "revoke", lease).returncode == 0
+    wait_until("A has it no more", 5, lambda: lease not in a.etcdctl("lease", "list").stdout)
     lease = grant(a, 3)
     a.etcdctl("put", "kept", "1", f"--lease={lease}")
     wait_until("B has the key", 5, lambda: value(b, "kept") == "1")

@@ -243,18 +243,16 @@ static void test_keepalive_cancelled(void **state)
 	assert_int_equal(s.lease_streams, 0);
 }
 
-static void test_keepalive_takes_over(void **state)
+/* A lease that another node counts, as it comes by replication. */
+static void grant_elsewhere(struct rig *r, int64_t id, int64_t ttl_s)
 {
-	struct rig *r = *state;
-	struct rp_grpc_call *c = fake_call_new(r->server, LEASE("LeaseKeepAlive"), NULL);
 	struct rp_kv_config config = {.initial_revision = 1, .node = 9, .keep_tombstones = true};
 	struct rp_kv *other = rp_kv_create(&config);
-	struct rp_kv_system_op op = {.type = RP_KV_SYSTEM_GRANT, .lease = 77, .ttl_s = 8};
+	struct rp_kv_system_op op = {.type = RP_KV_SYSTEM_GRANT, .lease = id, .ttl_s = ttl_s};
 	struct rp_kv_txn t = {.system = &op, .system_count = 1};
 	struct rp_kv_writer w = {.wall_us = 5};
 	struct rp_kv_record record;
 	struct rp_kv_result result;
-	struct rp_kv_lease l;
 
 	rp_kv_apply(other, &t, &w, &result);
 	rp_kv_result_clear(&result);
@@ -263,14 +261,100 @@ static void test_keepalive_takes_over(void **state)
 		1);
 	rp_kv_apply_replicated(r->kv, &record, 1, 1);
 	rp_kv_destroy(other);
-	assert_int_equal(time_to_live(r, 77, false)->ttl, 8);
-	rp_kv_lease_get(r->kv, 77, 0, &l);
-	assert_int_equal(l.owner, 9);
+}
+
+/* The node that counts it is asked; nothing is written, and it stays that node's. */
+static void test_elsewhere(void **state)
+{
+	struct rig *r = *state;
+	struct rp_grpc_call *c = fake_call_new(r->server, LEASE("LeaseKeepAlive"), NULL);
+	struct rp_kv_lease l;
+
+	grant_elsewhere(r, 77, 8);
+	r->node.told = (struct rp_etcd_lease_time){
+		.state = RP_ETCD_LEASE_COUNTED, .ttl_s = 8, .left_s = 3};
+	assert_int_equal(time_to_live(r, 77, false)->ttl, 3);
+	assert_int_equal(r->node.asked_renew, 0);
 	assert_int_equal(keepalive(c, 77), 8);
-	rp_kv_lease_get(r->kv, 77, 0, &l);
-	assert_int_equal(l.owner, 1);
-	pass(r, 9 * RP_NS_PER_S);
+	assert_int_equal(r->node.asked, 2);
+	assert_int_equal(r->node.asked_renew, 1);
+	assert_int_equal(r->node.asked_node, 9);
+	assert_int_equal(r->node.asked_lease, 77);
+	assert_true(rp_kv_lease_get(r->kv, 77, 0, &l));
+	assert_int_equal(l.owner, 9);
+	/* It knows of none any more; it is over, which is told when its keys are gone. */
+	r->node.told.state = RP_ETCD_LEASE_NONE;
+	assert_int_equal(time_to_live(r, 77, false)->ttl, -1);
 	assert_int_equal(keepalive(c, 77), 0);
+	r->node.told.state = RP_ETCD_LEASE_OVER;
+	assert_int_equal(keepalive(c, 77), 0);
+	assert_false(rp_kv_lease_get(r->kv, 77, 0, &l));
+	fake_call_free(c);
+}
+
+/* No node answers: asked again until one does, or the client has waited long enough. */
+static void test_elsewhere_away(void **state)
+{
+	struct rig *r = *state;
+	struct rp_grpc_call *c = fake_call_new(r->server, LEASE("LeaseKeepAlive"), NULL);
+	Etcdserverpb__LeaseTimeToLiveRequest ttl = ETCDSERVERPB__LEASE_TIME_TO_LIVE_REQUEST__INIT;
+	struct rp_grpc_call *t;
+
+	grant_elsewhere(r, 77, 8);
+	r->node.told.state = RP_ETCD_LEASE_NO_ANSWER;
+	ttl.id = 77;
+	t = fake_call_new(r->server, LEASE("LeaseTimeToLive"), NULL);
+	rig_send(t, &ttl);
+	assert_int_equal(t->code, RP_GRPC_UNAVAILABLE);
+	fake_call_free(t);
+	keepalive_send(c, 77);
+	assert_true(c->paused);
+	pass(r, RP_NS_PER_S);
+	assert_true(r->node.asked > 2);
+	assert_true(c->paused && !c->over);
+	r->node.told = (struct rp_etcd_lease_time){.state = RP_ETCD_LEASE_COUNTED, .ttl_s = 8};
+	pass(r, RP_NS_PER_S);
+	assert_int_equal(keepalive_ttl(c, 77), 8);
+	assert_false(c->paused);
+	r->node.told.state = RP_ETCD_LEASE_MOVED;
+	keepalive_send(c, 77);
+	pass(r, 6 * RP_NS_PER_S);
+	assert_false(c->over);
+	pass(r, 2 * RP_NS_PER_S);
+	assert_true(c->over);
+	assert_int_equal(c->code, RP_GRPC_UNAVAILABLE);
+	assert_string_equal(c->message, "etcdserver: request timed out");
+	fake_call_free(c);
+}
+
+/* The client goes while the question is out; adopted meanwhile, it is answered here. */
+static void test_elsewhere_held(void **state)
+{
+	struct rig *r = *state;
+	struct rp_grpc_call *c = fake_call_new(r->server, LEASE("LeaseKeepAlive"), NULL);
+	struct rp_kv_system_op take = {.type = RP_KV_SYSTEM_TAKE, .lease = 77};
+	struct rp_kv_txn txn = {.system = &take, .system_count = 1};
+	struct rp_kv_writer w = {.wall_us = 9, .now_ns = r->node.now_ns};
+	struct rp_kv_result result;
+	struct rp_etcd_stats s;
+
+	grant_elsewhere(r, 77, 8);
+	r->node.hold_question = true;
+	r->node.told.state = RP_ETCD_LEASE_NO_ANSWER;
+	keepalive_send(c, 77);
+	fake_call_free(c);
+	rp_etcd_stats_get(r->e, &s);
+	assert_int_equal(s.lease_streams, 1);
+	fake_node_tell(&r->node);
+	rp_etcd_stats_get(r->e, &s);
+	assert_int_equal(s.lease_streams, 0);
+	c = fake_call_new(r->server, LEASE("LeaseKeepAlive"), NULL);
+	keepalive_send(c, 77);
+	rp_kv_apply(r->kv, &txn, &w, &result);
+	rp_kv_result_clear(&result);
+	fake_node_tell(&r->node);
+	pass(r, RP_NS_PER_S);
+	assert_int_equal(keepalive_ttl(c, 77), 8);
 	fake_call_free(c);
 }
 
@@ -357,7 +441,9 @@ int main(void)
 		T(test_expiry),
 		T(test_keepalive_of_one_that_is_over),
 		T(test_keepalive_cancelled),
-		T(test_keepalive_takes_over),
+		T(test_elsewhere),
+		T(test_elsewhere_away),
+		T(test_elsewhere_held),
 		T(test_keepalive_without_room),
 		T(test_no_leader_and_stop),
 		T(test_queue_keys),

@@ -19,6 +19,28 @@ static void name_copy(char *to, struct rp_span s)
 
 /* ---- writes ---- */
 
+static void lease_ask(
+	void *ctx, uint64_t node, int64_t lease, bool renew, rp_etcd_lease_fn done, void *done_ctx)
+{
+	struct fake_node *n = ctx;
+
+	n->asked++;
+	n->asked_renew += renew;
+	n->asked_node = node;
+	n->asked_lease = lease;
+	if (!n->hold_question) {
+		done(done_ctx, &n->told);
+		return;
+	}
+	n->question_done = done;
+	n->question_ctx = done_ctx;
+}
+
+void fake_node_tell(struct fake_node *n)
+{
+	n->question_done(n->question_ctx, &n->told);
+}
+
 static void propose(void *ctx, const struct rp_kv_txn *txn, rp_etcd_done_fn done, void *done_ctx)
 {
 	struct fake_node *n = ctx;
@@ -522,6 +544,7 @@ void fake_node_init(struct fake_node *n, int64_t initial_revision)
 	n->backend = (struct rp_etcd_backend){
 		.ctx = n,
 		.propose = propose,
+		.lease_ask = lease_ask,
 		.check = check,
 		.queue_op = queue_op,
 		.queue_batch = queue_batch,

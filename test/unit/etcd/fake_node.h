@@ -69,9 +69,16 @@ struct fake_node {
 	rp_etcd_done_fn held_done;
 	void *held_ctx;
 	uint64_t leader;
+	struct rp_etcd_lease_time told; /* what the node that counts a lease says */
+	bool hold_question;		/* not at once: fake_node_tell() */
+	rp_etcd_lease_fn question_done;
+	void *question_ctx;
 	const char *denied; /* keys that begin with it are refused to all but loopback */
 
 	/* What a test may look at. */
+	uint64_t asked_node;
+	int64_t asked_lease;
+	uint32_t asked, asked_renew;
 	struct rp_etcd_queue_op last_op;
 	uint32_t ops, batches, closes, accepted, rooms, records;
 	enum rp_etcd_consumer_end last_close;
@@ -86,4 +93,6 @@ void fake_node_dispatch(struct fake_node *n);
 /** Monotonic time goes on: leases that are over go. */
 void fake_node_clock(struct fake_node *n, uint64_t now_ns);
 /** Carries out the write that hold_writes kept. */
+/** The question that was held is answered. */
+void fake_node_tell(struct fake_node *n);
 void fake_node_write_held(struct fake_node *n);
