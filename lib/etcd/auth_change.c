@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <etcdserverpb/auth.pb-c.h>
 
 #include "auth_service_priv.h"
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <etcdserverpb/auth.pb-c.h>
+
 #include "auth_service_priv.h"
 
 AUTH_HANDLER(role_add, AuthRoleAddRequest, auth_role_add_request, true)

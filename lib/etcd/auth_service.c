@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <etcdserverpb/auth.pb-c.h>
+
 #include "auth_service_priv.h"
 
 /* ---- enable, disable, status ---- */

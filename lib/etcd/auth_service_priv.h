@@ -3,10 +3,11 @@
 
 /*
  * What the files of the Auth service share: auth_change.c makes the writes of a change,
- * auth_service.c, auth_user.c and auth_role.c have the methods.
+ * auth_service.c, auth_user.c and auth_role.c have the methods, and include
+ * <etcdserverpb/auth.pb-c.h>.
  */
 
-#include <etcdserverpb/auth.pb-c.h>
+#include <string.h>
 
 #include "auth_priv.h"
 

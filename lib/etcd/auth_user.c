@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <mbedtls/base64.h>
+#include <etcdserverpb/auth.pb-c.h>
 
 #include "auth_service_priv.h"
 
