@@ -68,6 +68,7 @@ static void config_defaults(struct rp_deliver_config *c)
 	c->credit_idle_ns = c->credit_idle_ns ? c->credit_idle_ns : DL_CREDIT_IDLE_NS;
 	c->stall_ns = c->stall_ns ? c->stall_ns : DL_STALL_NS;
 	c->unary_window = c->unary_window ? c->unary_window : DL_UNARY_WINDOW;
+	c->payload_pool = c->payload_pool ? c->payload_pool : c->pool;
 }
 
 static uint32_t pow2_above(uint32_t n)

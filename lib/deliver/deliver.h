@@ -170,6 +170,8 @@ struct rp_deliver_config {
 	uint32_t window_bytes;	    /**< deliver.window_kib: credit a stream starts with */
 	uint32_t window_messages;   /**< 0 = 256 */
 	uint32_t peer_budget_bytes; /**< credit given to one peer's streams together */
+	uint32_t budget_bytes;	    /**< the same over all peers: what payload_pool has for it; 0 =
+				       no bound but each peer's */
 	uint32_t streams_max;	    /**< each way */
 	uint32_t peers_max;
 	uint32_t stream_messages_max; /**< waiting or unconfirmed, one queue and node and type; 0 =
@@ -188,8 +190,10 @@ struct rp_deliver_config {
 	uint64_t credit_idle_ns; /**< unused credit goes back after it; 0 = 1 s */
 	uint64_t stall_ns;	 /**< DISPATCH_TIMEOUT; 0 = 5 s */
 	bool unary_fallback;
-	uint32_t unary_window;	  /**< outstanding a node; 0 = 64 */
-	struct rte_mempool *pool; /**< borrow: frames, copies, indirect mbufs */
+	uint32_t unary_window;		  /**< outstanding a node; 0 = 64 */
+	struct rte_mempool *pool;	  /**< borrow: frames, copies, indirect mbufs */
+	struct rte_mempool *payload_pool; /**< borrow: parts that wait for the rest of their
+					     message; NULL = pool */
 };
 
 /** borrow: pool, ops, ctx for the object's life. NULL and errno: EINVAL, ENOMEM. */

@@ -36,6 +36,8 @@
 /* Frames a peer is given in one poll. */
 #define DL_PUMP_FRAMES 256
 /* Frames that were built when the link had no room. */
+/* Messages on streams leave this part of the pool of frames. */
+#define DL_POOL_LEFT_PART 4
 #define DL_BACKLOG_FRAMES 64
 #define DL_BACKLOG_SLACK 8
 /* Payload up to this is copied behind the header; more is referenced. */
@@ -232,6 +234,9 @@ struct rp_deliver {
 	struct rp_list busy, quiet, idle;
 	struct rp_list waiting; /* flows to be tried again after DL_WAIT_NS */
 	uint64_t retry_at_ns;	/* earliest unary retry of a peer */
+	uint64_t credit_given;	/* to all peers' streams */
+	uint32_t wholes;	/* peers with a `whole` */
+	bool budget_short;	/* a stream waits for what another peer's has */
 	struct rp_deliver_counters counters;
 };
 

@@ -317,6 +317,18 @@ void dl_peer_lose(struct dl_peer *p, bool with_busy, uint64_t now_ns)
 	}
 }
 
+/*
+ * What waits in links' queues leaves buffers to answers, heartbeats and local deliveries. What the
+ * lcores' caches hold is not counted, since a sum over all of them is too much for each frame.
+ */
+static bool frames_short(const struct rp_deliver *d)
+{
+	const struct rte_mempool *pool = d->config.pool;
+
+	return rte_mempool_get_ops(pool->ops_index)->get_count(pool) <
+	       pool->size / DL_POOL_LEFT_PART;
+}
+
 /* One frame of the flow's next message. False: nothing sent (no credit, or no buffers). */
 bool dl_flow_pump(struct dl_flow *f)
 {
@@ -331,6 +343,10 @@ bool dl_flow_pump(struct dl_flow *f)
 
 	if (!flow_sendable(f))
 		return false;
+	if (frames_short(d)) {
+		d->counters.no_buffers++;
+		return false;
+	}
 	if (head && !dl_head_allowed(f->peer)) {
 		rp_list_push_back(&f->peer->gated, &f->ready);
 		return false;

@@ -184,7 +184,7 @@ bool dl_payload_move(struct rp_deliver *d, struct rte_mbuf **to, struct rte_mbuf
 			uint32_t n;
 
 			if (!last || rte_pktmbuf_tailroom(last) == 0) {
-				struct rte_mbuf *m = rte_pktmbuf_alloc(d->config.pool);
+				struct rte_mbuf *m = rte_pktmbuf_alloc(d->config.payload_pool);
 
 				if (!m) {
 					d->counters.no_buffers++;
@@ -213,7 +213,7 @@ bool dl_payload_gather(struct rp_deliver *d, struct rte_mbuf **payload, uint32_t
 
 	if (n == 0 || (*payload)->data_len >= n)
 		return true;
-	head = rte_pktmbuf_alloc(d->config.pool);
+	head = rte_pktmbuf_alloc(d->config.payload_pool);
 	if (!head) {
 		d->counters.no_buffers++;
 		return false;

@@ -10,10 +10,11 @@
  * Credit. A stream may have sent us bytes up to bytes_limit = bytes_resolved + reserved at the time
  * it was told. `reserved` is what the stream has of the peer's budget: `base` (the window, or 0
  * while the budget was exhausted), raised to what an announced message needs. When the budget
- * cannot give that, one stream a peer gets it all the same (`whole`), and the others wait in
- * `needy`; so every announced message is completed in its turn, and what is held is bounded by
- * budget + one message.
+ * cannot give that, one stream a peer gets it all the same (`whole`), of WHOLES_MAX peers, and the
+ * others wait in `needy`; so every announced message is completed in its turn, and what is held is
+ * bounded by the budget of all peers + WHOLES_MAX messages.
  */
+#define WHOLES_MAX 4
 
 void dl_rx_want(struct dl_rx *rx, uint8_t want)
 {
@@ -23,12 +24,38 @@ void dl_rx_want(struct dl_rx *rx, uint8_t want)
 	dl_peer_mark(rx->peer);
 }
 
+static void budget_charge(struct dl_peer *p, uint64_t bytes)
+{
+	p->credit_given += bytes;
+	p->d->credit_given += bytes;
+}
+
+static void budget_return(struct dl_peer *p, uint64_t bytes)
+{
+	p->credit_given -= bytes;
+	p->d->credit_given -= bytes;
+}
+
 static bool budget_take(struct dl_peer *p, uint64_t bytes)
 {
-	if (p->credit_given + bytes > p->d->config.peer_budget_bytes)
+	struct rp_deliver *d = p->d;
+
+	if (p->credit_given + bytes > d->config.peer_budget_bytes)
 		return false;
-	p->credit_given += bytes;
+	if (d->config.budget_bytes && d->credit_given + bytes > d->config.budget_bytes) {
+		d->budget_short = true;
+		return false;
+	}
+	budget_charge(p, bytes);
 	return true;
+}
+
+static void whole_end(struct dl_rx *rx)
+{
+	if (rx->peer->whole != rx)
+		return;
+	rx->peer->whole = NULL;
+	rx->peer->d->wholes--;
 }
 
 /* What the announced message needs of the budget; 0: nothing is announced. */
@@ -54,11 +81,14 @@ static bool rx_reserve(struct dl_rx *rx)
 	if (need <= rx->reserved)
 		return true;
 	if (!budget_take(p, need - rx->reserved)) {
-		if (p->whole)
+		if (p->whole || p->d->wholes >= WHOLES_MAX) {
+			p->d->budget_short |= !p->whole;
 			return false;
+		}
 		p->whole = rx;
+		p->d->wholes++;
 		rx->whole_end = rx->partial_end;
-		p->credit_given += need - rx->reserved;
+		budget_charge(p, need - rx->reserved);
 	}
 	rx->reserved = need;
 	return true;
@@ -77,7 +107,7 @@ static void rx_credit(struct dl_rx *rx)
 		dl_rx_want(rx, DL_RX_WANT_CREDIT);
 }
 
-static void needy_serve(struct dl_peer *p)
+static void peer_needy_serve(struct dl_peer *p)
 {
 	while (!rp_list_empty(&p->needy)) {
 		struct dl_rx *rx = rp_list_entry(p->needy.next, struct dl_rx, needy);
@@ -86,6 +116,23 @@ static void needy_serve(struct dl_peer *p)
 			return;
 		rp_list_unlink(&rx->needy);
 		rx_credit(rx);
+	}
+}
+
+static void needy_serve(struct dl_peer *p)
+{
+	struct rp_deliver *d = p->d;
+
+	peer_needy_serve(p);
+	if (!d->budget_short)
+		return;
+	/* Whoever finds too little again says so again; not always the same one comes first. */
+	d->budget_short = false;
+	for (uint32_t i = 1; i < d->peer_count; i++) {
+		struct dl_peer *other = &d->peers[(p - d->peers + i) % d->peer_count];
+
+		if (other->node != 0)
+			peer_needy_serve(other);
 	}
 }
 
@@ -127,11 +174,11 @@ static void rx_release(struct dl_rx *rx)
 	if (rx->partial)
 		keep = RP_MAX(keep, RP_MIN(rx->reserved, rx_need(rx)));
 	if (rx->reserved > keep) {
-		p->credit_given -= rx->reserved - keep;
+		budget_return(p, rx->reserved - keep);
 		rx->reserved = keep;
 	}
-	if (p->whole == rx && rx->bytes_resolved >= rx->whole_end)
-		p->whole = NULL;
+	if (rx->bytes_resolved >= rx->whole_end)
+		whole_end(rx);
 	needy_serve(p);
 	rx_announce(rx);
 }
@@ -221,10 +268,9 @@ static void rx_give_up_credit(struct dl_rx *rx)
 	struct dl_peer *p = rx->peer;
 
 	rp_list_unlink(&rx->needy);
-	p->credit_given -= rx->reserved;
+	budget_return(p, rx->reserved);
 	rx->reserved = rx->base = 0;
-	if (p->whole == rx)
-		p->whole = NULL;
+	whole_end(rx);
 }
 
 void dl_rx_free(struct dl_rx *rx)

@@ -31,6 +31,12 @@
 /** EAL's own, rings and tables. */
 #define RESERVED_BYTES (48ull << 20)
 #define QUEUE_MBUFS_MIN 4096
+/** Of the queue pool, what messages leave: to operations and records, and to parts of messages that
+ * come in over links. */
+#define CONTROL_PART 16
+#define PARTIAL_PART 8
+/** Of a buffer: the last one of a frame is not full. */
+#define PARTIAL_BYTES (QUEUE_ROOM * 3 / 4)
 
 struct rp_node {
 	const struct rp_conf *conf; /**< of the start */
@@ -427,6 +433,7 @@ static struct rp_conn_options link_options(const struct rp_conf *c)
 static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_config *e)
 {
 	const struct rp_conf *c = n->conf;
+	uint32_t partial = n->queue_pool->size / PARTIAL_PART;
 
 	*e = (struct rp_engine_config){
 		.shard = shard,
@@ -457,6 +464,8 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
 			.window_bytes = c->deliver.window_kib << 10,
 			.peer_budget_bytes = 64u << 20,
+			.budget_bytes = partial / n->shards * PARTIAL_BYTES,
+			.payload_pool = n->queue_pool,
 			.streams_max = c->limits.streams / n->shards,
 			.peers_max = c->limits.peers,
 			.peer_messages_max = 65536,
@@ -468,6 +477,7 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.boot = n->boot,
 			.pool = n->queue_pool,
 			.clone_pool = n->frame_pool,
+			.reserve = n->queue_pool->size / CONTROL_PART + partial,
 			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
 			.queue_depth_max = c->limits.queue_depth,
 			.queue_bytes_max = c->limits.queue_bytes,

@@ -13,7 +13,6 @@
 
 #include "queue_priv.h"
 
-#define RESERVE_PART 16
 #define HOG_SHARE 4
 /** Buffers taken before the pool is looked at again: so many, and this part of the reserve. */
 #define SAMPLE_BUFFERS 64
@@ -23,11 +22,8 @@
 
 void admit_init(struct rp_queues *qs)
 {
-	const struct rte_mempool *pool = qs->config.pool;
-
 	qs->buffer_room =
 		rte_pktmbuf_data_room_size(qs->config.pool) - (uint32_t)RTE_PKTMBUF_HEADROOM;
-	qs->reserve = pool->size / RESERVE_PART;
 }
 
 uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes)
@@ -38,7 +34,7 @@ uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes)
 static void sample(struct rp_queues *qs)
 {
 	uint64_t free = rte_mempool_avail_count(qs->config.pool);
-	uint64_t due = (uint64_t)qs->reserve + qs->foreign_buffers;
+	uint64_t due = (uint64_t)qs->config.reserve + qs->foreign_buffers;
 
 	qs->room = free > due ? free - due : 0;
 	qs->unsampled = 0;
@@ -48,7 +44,7 @@ static void sample(struct rp_queues *qs)
 static void look(struct rp_queues *qs, uint32_t need)
 {
 	qs->unsampled += need;
-	if (qs->unsampled > RP_MIN((uint32_t)SAMPLE_BUFFERS, qs->reserve / SAMPLE_PART))
+	if (qs->unsampled > RP_MIN((uint32_t)SAMPLE_BUFFERS, qs->config.reserve / SAMPLE_PART))
 		sample(qs);
 }
 

@@ -35,6 +35,8 @@ const char *rp_queue_counter_text(enum rp_queue_counter counter)
 static int config_defaults(struct rp_queue_config *config)
 {
 	DEFAULT(clone_pool, config->pool);
+	if (config->pool)
+		DEFAULT(reserve, config->pool->size / 16);
 	DEFAULT(message_bytes_max, 1572864);
 	DEFAULT(queue_depth_max, 65536);
 	DEFAULT(queue_bytes_max, 256ull << 20);

@@ -91,6 +91,7 @@ struct rp_queue_config {
 	uint64_t boot;			/**< its boot id: another at each start */
 	struct rte_mempool *pool;	/**< borrow: copies of messages that wait */
 	struct rte_mempool *clone_pool; /**< borrow: headers of clones; NULL = pool */
+	uint32_t reserve;		/**< buffers of `pool` that messages leave [a sixteenth] */
 	uint32_t message_bytes_max;	/**< limits.message_bytes: of a value [1572864] */
 	uint32_t queue_depth_max;	/**< limits.queue_depth [65536] */
 	uint64_t queue_bytes_max;	/**< limits.queue_bytes [256 MiB] */

@@ -289,7 +289,6 @@ struct rp_queues {
 	uint32_t handing;   /**< messages that were indexed here and are on their way elsewhere */
 	/* What messages may take of the pool's buffers. */
 	uint32_t buffer_room; /**< bytes of one */
-	uint32_t reserve;     /**< that they leave to others */
 	uint64_t foreign_buffers, room, unsampled;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;

@@ -80,13 +80,14 @@ static void settle(uint64_t want, uint64_t ns)
 }
 
 /* Small credits, a wire of four frames, large messages on all queues at once, both ways. */
-static void full_queues_both_ways_do_not_deadlock(void **state)
+static void full_queues_both_ways(uint32_t peer_budget_bytes, uint32_t budget_bytes)
 {
 	struct rp_deliver_config c = world_config();
 
 	c.window_bytes = 4096;
 	c.window_messages = 4;
-	c.peer_budget_bytes = 8192;
+	c.peer_budget_bytes = peer_budget_bytes;
+	c.budget_bytes = budget_bytes;
 	c.unary_fallback = false;
 	c.peer_frames_max = 3;
 	world_start(&c, 1, 2);
@@ -98,6 +99,14 @@ static void full_queues_both_ways_do_not_deadlock(void **state)
 		push(600, QUEUES);
 	settle(600, 100 * RP_NS_PER_S);
 	world_end();
+}
+
+static void full_queues_both_ways_do_not_deadlock(void **state)
+{
+	full_queues_both_ways(8192, 0);
+	/* The peer has more than there is for all, and a window more than that. */
+	full_queues_both_ways(1 << 20, 8192);
+	full_queues_both_ways(1 << 20, 2048);
 }
 
 static void links_that_break(bool fallback, bool fails)
