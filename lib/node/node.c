@@ -22,7 +22,8 @@
 #include <port/tap.h>
 #include <shard/shard.h>
 
-/** Data room of a message's buffer, and of a header's: the largest header, or a clone's nothing. */
+/** Data room of a message's buffer, and of a header's: the largest header, or a reference's
+ * nothing. */
 #define QUEUE_ROOM 2048
 #define FRAME_ROOM 640
 #define FRAME_MBUFS 32768
@@ -476,7 +477,6 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 		.queue = {.node = n->id,
 			.boot = n->boot,
 			.pool = n->queue_pool,
-			.clone_pool = n->frame_pool,
 			.reserve = n->queue_pool->size / CONTROL_PART + partial,
 			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
 			.queue_depth_max = c->limits.queue_depth,

@@ -315,12 +315,10 @@ static int offer_local(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		.attempt = m->attempt,
 		.tail_length = m->tail_length,
 		.begins = true,
-		.payload = payload_clone(qs, m->payload),
+		.payload = payload_share(m->payload),
 	};
 	enum rp_qstatus status;
 
-	if (!o.payload)
-		return -ENOMEM;
 	status = host_take(qs, c, &o, now_ns);
 	if (status != RP_Q_OK)
 		rte_pktmbuf_free(o.payload);
@@ -349,9 +347,7 @@ static int offer_remote(struct rp_queues *qs, struct message *m, bool again, uin
 	msg.attempt = m->attempt;
 	msg.tail_length = m->tail_length;
 	msg.cookie = message_cookie(qs, m);
-	msg.payload = payload_clone(qs, m->payload);
-	if (!msg.payload)
-		return -ENOMEM;
+	msg.payload = payload_share(m->payload);
 	error = qs->ops.send(qs->ctx, c->node, &msg, now_ns);
 	if (error) {
 		rte_pktmbuf_free(msg.payload);

@@ -34,7 +34,6 @@ const char *rp_queue_counter_text(enum rp_queue_counter counter)
 
 static int config_defaults(struct rp_queue_config *config)
 {
-	DEFAULT(clone_pool, config->pool);
 	if (config->pool)
 		DEFAULT(reserve, config->pool->size / 16);
 	DEFAULT(message_bytes_max, 1572864);

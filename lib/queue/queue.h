@@ -26,10 +26,10 @@
  *
  * Payload. A message is one mbuf chain: tail, then value; the tail lies in the first segment. The
  * dispatcher keeps it until it is acknowledged. What it hands out meanwhile (DELIVER, REPLY to a
- * GET, ops->deliver, ops->answer) is a clone: headers of its own over shared data. Whoever has a
- * clone may chain, trim, cut and free it, on any lcore, but never writes to its bytes. A FORWARD is
- * the chain itself. A message that stays longer than `stay_ns` in buffers of another pool than
- * `pool` (a receive pool) is copied into `pool`.
+ * GET, ops->deliver, ops->answer) is the same chain, with a reference for each owner. Whoever has
+ * one may read it and free it, on any lcore, and changes nothing of it: neither its bytes nor how
+ * it is chained or cut. A FORWARD is given away. A message that stays longer than `stay_ns` in
+ * buffers of another pool than `pool` (a receive pool) is copied into `pool`.
  */
 
 /* clang-format off */
@@ -87,26 +87,25 @@ const char *rp_queue_counter_text(enum rp_queue_counter counter);
 
 /** 0 in a field takes the default in brackets. */
 struct rp_queue_config {
-	uint64_t node;			/**< this node's id */
-	uint64_t boot;			/**< its boot id: another at each start */
-	struct rte_mempool *pool;	/**< borrow: copies of messages that wait */
-	struct rte_mempool *clone_pool; /**< borrow: headers of clones; NULL = pool */
-	uint32_t reserve;		/**< buffers of `pool` that messages leave [a sixteenth] */
-	uint32_t message_bytes_max;	/**< limits.message_bytes: of a value [1572864] */
-	uint32_t queue_depth_max;	/**< limits.queue_depth [65536] */
-	uint64_t queue_bytes_max;	/**< limits.queue_bytes [256 MiB] */
-	uint32_t queues_max;		/**< limits.queues: this shard's share [1048576] */
-	uint32_t messages_max;		/**< over all queues of the shard [1048576] */
-	uint32_t consumers_max;		/**< known, local and remote [65536] */
-	uint32_t holds_max;		/**< shown to local clients, not acknowledged [262144] */
-	uint32_t requests_max;		/**< acknowledges, gets, rejects on their way [16384] */
-	uint32_t producers_max;		/**< (queue, producer's node) pairs remembered [65536] */
-	uint32_t prefetch_default;	/**< [256] */
-	uint32_t forward_window;	/**< un-TOOK FORWARDs of one queue, <= 512 [512] */
-	uint64_t resume_ns;		/**< queues.resume_ms [1 s] */
-	uint64_t idle_ns;		/**< queues.idle_s [600 s] */
-	uint64_t accept_ns;		/**< DISPATCH_TIMEOUT [5 s] */
-	uint64_t dead_after_ns;		/**< links.dead_after_ms [3 s] */
+	uint64_t node;		    /**< this node's id */
+	uint64_t boot;		    /**< its boot id: another at each start */
+	struct rte_mempool *pool;   /**< borrow: copies of messages that wait */
+	uint32_t reserve;	    /**< buffers of `pool` that messages leave [a sixteenth] */
+	uint32_t message_bytes_max; /**< limits.message_bytes: of a value [1572864] */
+	uint32_t queue_depth_max;   /**< limits.queue_depth [65536] */
+	uint64_t queue_bytes_max;   /**< limits.queue_bytes [256 MiB] */
+	uint32_t queues_max;	    /**< limits.queues: this shard's share [1048576] */
+	uint32_t messages_max;	    /**< over all queues of the shard [1048576] */
+	uint32_t consumers_max;	    /**< known, local and remote [65536] */
+	uint32_t holds_max;	    /**< shown to local clients, not acknowledged [262144] */
+	uint32_t requests_max;	    /**< acknowledges, gets, rejects on their way [16384] */
+	uint32_t producers_max;	    /**< (queue, producer's node) pairs remembered [65536] */
+	uint32_t prefetch_default;  /**< [256] */
+	uint32_t forward_window;    /**< un-TOOK FORWARDs of one queue, <= 512 [512] */
+	uint64_t resume_ns;	    /**< queues.resume_ms [1 s] */
+	uint64_t idle_ns;	    /**< queues.idle_s [600 s] */
+	uint64_t accept_ns;	    /**< DISPATCH_TIMEOUT [5 s] */
+	uint64_t dead_after_ns;	    /**< links.dead_after_ms [3 s] */
 	uint64_t retry_ns; /**< after a refusal that may pass (a full ring, no buffers) [1 ms] */
 	uint64_t stay_ns;  /**< a message may stay in a receive pool's buffers [1 ms] */
 };

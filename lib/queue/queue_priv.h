@@ -377,7 +377,8 @@ struct peer *peer_find(struct rp_queues *qs, uint64_t node);
 struct peer *peer_get(struct rp_queues *qs, uint64_t node);
 /** A message of that type about the queue, ready for its own fields. */
 struct rp_qmsg qmsg_for(const struct queue *q, enum rp_qmsg_type type);
-struct rte_mbuf *payload_clone(struct rp_queues *qs, struct rte_mbuf *payload);
+/** The same chain, for one more owner. */
+struct rte_mbuf *payload_share(struct rte_mbuf *payload);
 
 /* registry.c */
 enum rp_election_verdict queue_elect(

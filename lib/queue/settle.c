@@ -196,9 +196,7 @@ struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp
 	s.attempt = msg->attempt;
 	s.mod_revision = msg->mod_revision;
 	s.tail_length = msg->tail_length;
-	s.payload = payload_clone(qs, msg->payload);
-	if (!s.payload)
-		s.status = RP_Q_LIMIT;
+	s.payload = payload_share(msg->payload);
 	return s;
 }
 

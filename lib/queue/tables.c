@@ -182,9 +182,10 @@ struct message *message_find(
 	return m;
 }
 
-struct rte_mbuf *payload_clone(struct rp_queues *qs, struct rte_mbuf *payload)
+struct rte_mbuf *payload_share(struct rte_mbuf *payload)
 {
-	return rte_pktmbuf_clone(payload, qs->config.clone_pool);
+	rte_pktmbuf_refcnt_update(payload, 1);
+	return payload;
 }
 
 /* ---- consumers ---- */

@@ -51,20 +51,22 @@ def goes_on(at, to, queue, count):
 
 def drain(node, queue, count):
     """All of it, by one client that acknowledges what it gets."""
-    uid = uuid.uuid4()
-    w = node.watch(f"/q/{queue}/consumer/{uid}")
-    done = set()
+    prefix = f"/q/{queue}/consumer/{uuid.uuid4()}"
+    w = node.watch(prefix)
+    done = 0
+    with open(w.path, encoding="ascii") as out:
+        rest = ""
 
-    def step():
-        lines = w.lines()
-        keys = [line for line in lines if line.startswith(f"/q/{queue}/consumer/{uid}/")]
-        for k in keys:
-            if k not in done:
-                assert node.etcdctl("del", k).stdout.strip() == "1", k
-                done.add(k)
-        return len(done) == count
+        def step():
+            nonlocal done, rest
+            *lines, rest = (rest + out.read()).split("\n")
+            for line in lines:
+                if line.startswith(prefix + "/"):
+                    assert node.etcdctl("del", line).stdout.strip() == "1", line
+                    done += 1
+            return done == count
 
-    wait_until(f"{count} of {queue}", 60, step)
+        wait_until(f"{count} of {queue}", 120, step)
     w.stop()
 
 

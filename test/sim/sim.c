@@ -514,7 +514,6 @@ static void shard_new(struct sim_node *n, unsigned shard)
 		.queue = {.node = n->id,
 			.boot = boot,
 			.pool = n->queue_pool,
-			.clone_pool = n->frame_pool,
 			.message_bytes_max = o->message_bytes_max,
 			.queues_max = 4096,
 			.messages_max = 65536,

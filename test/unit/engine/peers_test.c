@@ -56,7 +56,6 @@ static void test_come_and_go(void **state)
 		.queue = {.node = 1,
 			.boot = 1,
 			.pool = pool,
-			.clone_pool = pool,
 			.message_bytes_max = 4096,
 			.queues_max = 16,
 			.messages_max = 16,

@@ -133,7 +133,6 @@ static void shard_new(struct node *n, unsigned index)
 		.queue = {.node = n->index + 1,
 			.boot = n->index + 5,
 			.pool = n->pool,
-			.clone_pool = n->pool,
 			.message_bytes_max = 4096,
 			.queues_max = 16,
 			.messages_max = 64,

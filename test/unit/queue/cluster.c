@@ -616,7 +616,6 @@ void cluster_start(struct cluster *c, unsigned node)
 	config.boot = ++c->boots;
 	if (!config.pool)
 		config.pool = pool_queue;
-	config.clone_pool = pool_queue;
 	n->qs = rp_queue_create(&config, &node_ops, n);
 	assert_non_null(n->qs);
 	n->dead = false;
