@@ -73,14 +73,14 @@ static void print_plan(const struct rp_conf *conf, const struct rp_conf_plan *pl
 }
 
 static int serve(const struct rp_conf *conf, const struct rp_conf_plan *plan,
-	const struct rp_node_reload *reload, bool shards_float)
+	const struct rp_node_process *process, bool shards_float)
 {
 	char error[RP_NODE_ERROR_SIZE];
 	struct rp_node *node;
 	int exit_code;
 
 	signal(SIGPIPE, SIG_IGN);
-	node = rp_node_create(conf, plan, reload, shards_float, &exit_code, error, sizeof(error));
+	node = rp_node_create(conf, plan, process, shards_float, &exit_code, error, sizeof(error));
 	if (!node) {
 		fprintf(stderr, "ringpostd: %s\n", error);
 		return exit_code;
@@ -92,7 +92,7 @@ static int serve(const struct rp_conf *conf, const struct rp_conf_plan *plan,
 
 static int answer(struct rp_conf *conf, struct rp_conf_report *report, int argc, char **argv)
 {
-	const struct rp_node_reload reload = {
+	const struct rp_node_process process = {
 		.source = {.argc = argc, .argv = argv},
 		.reconfigured = set_levels,
 	};
@@ -135,7 +135,7 @@ static int answer(struct rp_conf *conf, struct rp_conf_report *report, int argc,
 		return RP_EXIT_OK;
 	}
 	/* Adaptive shards that nobody pinned may run anywhere: two nodes of one host share it. */
-	return serve(conf, &plan, &reload, shards_float && !plan.poll);
+	return serve(conf, &plan, &process, shards_float && !plan.poll);
 }
 
 int main(int argc, char **argv)

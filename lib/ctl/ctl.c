@@ -68,13 +68,18 @@ static void ctl_ready(void *ctx, bool alone)
 	rp_health_set(ctl->health, !ctl->draining);
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO,
 		alone ? "ready: no peer was there, serving alone" : "ready: synced with the peers");
+	if (ctl->config.events.ready)
+		ctl->config.events.ready(ctl->config.events.ctx, alone);
 }
 
 static void ctl_node_state(void *ctx, uint64_t node, enum rp_node_state state)
 {
 	static const char *const names[] = {"gone", "spare", "in progress", "online"};
+	struct rp_ctl *ctl = ctx;
 
 	RP_LOG(RP_LOG_REPL, RP_LOG_INFO, "node %lu is %s", (unsigned long)node, names[state]);
+	if (ctl->config.events.node_state)
+		ctl->config.events.node_state(ctl->config.events.ctx, node, state);
 }
 
 static void stop_next(struct rp_ctl *ctl);
@@ -190,6 +195,8 @@ static void stop_next(struct rp_ctl *ctl)
 	ctl->stop_phase++;
 	if (ctl->stop_phase == 1) {
 		RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "stopping");
+		if (ctl->config.events.stopping)
+			ctl->config.events.stopping(ctl->config.events.ctx);
 		rp_grpc_server_close_listeners(ctl->server);
 		rp_health_set(ctl->health, false);
 		rp_etcd_stop(ctl->etcd);
@@ -251,6 +258,8 @@ int rp_ctl_run(struct rp_ctl *ctl)
 
 		if (atomic_exchange(&ctl->stop_requested, false))
 			begin_stop(ctl);
+		if (atomic_exchange(&ctl->woken, false) && ctl->wake_fn)
+			ctl->wake_fn(ctl->wake_ctx);
 		rp_xcore_flush(ctl->end);
 		sleeping = !busy && rp_xcore_sleep_begin(ctl->end);
 		rc = rp_loop_run_once(ctl->loop, sleeping ? RP_NEVER : 0);
@@ -377,7 +386,9 @@ static int create_loop(struct rp_ctl *ctl)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
-	rc = rp_loop_signals_add(ctl->loop, &ctl->signals, &set, on_signal, ctl);
+	rc = ctl->config.no_signals
+		     ? 0
+		     : rp_loop_signals_add(ctl->loop, &ctl->signals, &set, on_signal, ctl);
 	if (rc)
 		return rc;
 	rp_loop_timer_in(ctl->loop, &ctl->second_timer, RP_NS_PER_S);
@@ -402,6 +413,7 @@ struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, si
 	rp_list_init(&ctl->waits_next);
 	ctl->proofs = map_new(CTL_PENDING_BITS);
 	ctl->writes = map_new(CTL_PENDING_BITS);
+	ctl_embed_create(ctl);
 	error[0] = '\0';
 	rc = create_loop(ctl);
 	if (rc == 0)
@@ -437,6 +449,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 
 	if (!ctl)
 		return;
+	ctl_embed_destroy(ctl);
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);
 	rp_gateway_destroy(ctl->gateway);
@@ -522,4 +535,9 @@ uint16_t rp_ctl_client_port(const struct rp_ctl *ctl)
 struct rp_loop *rp_ctl_loop(struct rp_ctl *ctl)
 {
 	return ctl->loop;
+}
+
+struct rp_grpc_server *rp_ctl_server(struct rp_ctl *ctl)
+{
+	return ctl->server;
 }

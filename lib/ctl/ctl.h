@@ -19,13 +19,24 @@
 #include <conf/conf.h>
 #include <engine/node_record.h>
 #include <port/port.h>
+#include <route/record.h>
 #include <xcore/clock.h>
 #include <xcore/xcore.h>
 
 struct rp_ctl;
 struct rp_loop;
+struct rp_grpc_server;
 
 #define RP_CTL_ERROR_SIZE 512
+
+/** What happens to the node, for a program that has it inside; each may be NULL. */
+struct rp_ctl_events {
+	void (*ready)(void *ctx, bool alone);
+	void (*node_state)(void *ctx, uint64_t node, enum rp_node_state state);
+	void (*reconfigured)(void *ctx);
+	void (*stopping)(void *ctx);
+	void *ctx;
+};
 
 struct rp_ctl_config {
 	const struct rp_conf *conf; /**< borrow */
@@ -33,6 +44,8 @@ struct rp_ctl_config {
 	struct rp_conf_source source;
 	/** A reload was done: what the process has of its own, as its log, follows. May be NULL. */
 	void (*reconfigured)(const struct rp_conf *conf);
+	bool no_signals; /**< the program keeps SIGTERM, SIGINT and SIGHUP for itself */
+	struct rp_ctl_events events;
 	struct rp_node_record self; /**< node, boot, link endpoints, shards */
 	uint8_t cluster_uuid[RP_UUID_BYTES];
 	bool has_cluster;		      /**< false: peers with nobody */
@@ -62,3 +75,5 @@ int rp_ctl_run(struct rp_ctl *ctl);
 /** Any thread, and a signal handler. */
 void rp_ctl_request_stop(struct rp_ctl *ctl);
 struct rp_loop *rp_ctl_loop(struct rp_ctl *ctl);
+/** For services of the program that has the node inside; before rp_ctl_run(). */
+struct rp_grpc_server *rp_ctl_server(struct rp_ctl *ctl);

@@ -36,7 +36,7 @@ static void count_left(struct rp_ctl *ctl, Ringpost__V1__DrainReply *r)
 
 	rp_etcd_stats_get(ctl->etcd, &etcd);
 	r->node = ctl->config.self.node;
-	r->consumers = (uint32_t)etcd.consumers;
+	r->consumers = (uint32_t)(etcd.consumers + ctl->embed.consumers.count);
 	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
 		const struct rp_engine_snapshot *snap = &ctl->snapshots[s];
 
@@ -81,7 +81,7 @@ void ctl_drain_setup(struct rp_ctl *ctl)
 	rp_loop_timer_setup(&ctl->drain_timer, on_drain_timer, ctl);
 }
 
-static void drain(struct rp_ctl *ctl, bool on, bool exit)
+void ctl_drain(struct rp_ctl *ctl, bool on, bool exit)
 {
 	ctl->drain_exit = on && (exit || ctl->drain_exit);
 	if (ctl->draining == on)
@@ -124,9 +124,9 @@ static void on_drain(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 		goto out;
 	}
 	if (strcmp(q->act, "begin") == 0) {
-		drain(ctl, true, q->exit);
+		ctl_drain(ctl, true, q->exit);
 	} else if (strcmp(q->act, "end") == 0) {
-		drain(ctl, false, false);
+		ctl_drain(ctl, false, false);
 	} else if (strcmp(q->act, "ask") != 0) {
 		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT,
 			"ringpost: act: expected begin, end or ask");

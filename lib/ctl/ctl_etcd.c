@@ -12,8 +12,6 @@
 #include <ctl/ctl_priv.h>
 #include <route/key.h>
 
-#define TEXT_NOT_READY "etcdserver: not ready: the first sync with the peers is not done"
-
 /* ---- writes ---- */
 
 static struct ctl_write *write_new(struct rp_ctl *ctl, rp_etcd_done_fn done, void *done_ctx)
@@ -38,7 +36,7 @@ static void write_fail(struct rp_ctl *ctl, struct ctl_write *w, int code, const 
  * Keys that the node itself writes; clients read them. A range that also holds others is let
  * through: a node whose record was deleted writes it again.
  */
-static bool is_reserved(struct rp_span key)
+bool ctl_key_is_reserved(struct rp_span key)
 {
 	size_t n = strlen(RP_CONTROL_PREFIX);
 
@@ -52,7 +50,7 @@ static void backend_propose(
 	struct ctl_write *w = write_new(ctl, done, done_ctx);
 
 	if (rp_control_propose(ctl->control, txn, w->by_token.key, ctl_now(ctl)) != 0)
-		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, TEXT_NOT_READY);
+		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, CTL_TEXT_NOT_READY);
 	ctl_kick(ctl);
 }
 
@@ -67,7 +65,7 @@ static void backend_record_write(void *ctx, const struct rp_route_key *key, stru
 		ctl->control, key, value, lease, prev_kv, w->by_token.key, &message, ctl_now(ctl));
 
 	if (rc == -EAGAIN)
-		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, TEXT_NOT_READY);
+		write_fail(ctl, w, RP_GRPC_UNAVAILABLE, CTL_TEXT_NOT_READY);
 	else if (rc == -EPERM)
 		write_fail(ctl, w, RP_GRPC_PERMISSION_DENIED, message);
 	else if (rc != 0)
@@ -104,8 +102,8 @@ void ctl_writes_free(struct rp_ctl *ctl)
 static int backend_check(void *ctx, enum rp_etcd_access access, struct rp_span key,
 	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
 {
-	if (access == RP_ETCD_WRITE && is_reserved(key)) {
-		*message = "ringpost: keys under /_ringpost/ are written by the nodes only";
+	if (access == RP_ETCD_WRITE && ctl_key_is_reserved(key)) {
+		*message = CTL_TEXT_RESERVED;
 		return RP_GRPC_PERMISSION_DENIED;
 	}
 	return 0;
@@ -144,7 +142,7 @@ static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64
 	}
 	if (!rp_repl_ready(rp_control_repl(ctl->control))) {
 		struct rp_etcd_queue_answer a = {
-			.status = RP_Q_NO_DISPATCHER, .message = TEXT_NOT_READY};
+			.status = RP_Q_NO_DISPATCHER, .message = CTL_TEXT_NOT_READY};
 
 		rp_etcd_queue_answer(ctl->etcd, token, &a);
 		return 0;
@@ -167,7 +165,8 @@ void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer 
 		.attempt = answer->attempt,
 	};
 
-	rp_etcd_queue_answer(ctl->etcd, token, &a);
+	if (!ctl_embed_answer(ctl, token, answer))
+		rp_etcd_queue_answer(ctl->etcd, token, &a);
 }
 
 static int backend_consumer_open(void *ctx, const struct rp_etcd_consumer_open *open,
@@ -228,6 +227,10 @@ int ctl_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *
 		.attempt = d->attempt,
 	};
 
+	int rc;
+
+	if (ctl_embed_deliver(ctl, consumer, d, &rc))
+		return rc;
 	return rp_etcd_consumer_deliver(ctl->etcd, consumer, &delivery);
 }
 
@@ -235,14 +238,16 @@ void ctl_withdraw(void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tai
 {
 	struct rp_ctl *ctl = ctx;
 
-	rp_etcd_consumer_withdraw(ctl->etcd, consumer, idx, tail, revision);
+	if (!ctl_embed_withdraw(ctl, consumer, idx))
+		rp_etcd_consumer_withdraw(ctl->etcd, consumer, idx, tail, revision);
 }
 
 void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason)
 {
 	struct rp_ctl *ctl = ctx;
 
-	rp_etcd_consumer_end(ctl->etcd, consumer, reason);
+	if (!ctl_embed_end(ctl, consumer, reason))
+		rp_etcd_consumer_end(ctl->etcd, consumer, reason);
 }
 
 /* ---- members and status ---- */

@@ -671,6 +671,13 @@ static void remove_url(struct rp_ctl *ctl, const char *url)
 			rp_control_peer_remove(ctl->control, i, ctl_now(ctl));
 }
 
+void ctl_peers_restart(struct rp_ctl *ctl)
+{
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
+		if (ctl->peers[i])
+			peer_failed(ctl->peers[i], "a restart was asked for");
+}
+
 unsigned ctl_peers_change(struct rp_ctl *ctl, const struct rp_conf *was, const struct rp_conf *is)
 {
 	unsigned old_count, new_count, failed = 0;

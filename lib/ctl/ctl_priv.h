@@ -104,6 +104,18 @@ struct ctl_tls {
 	uint64_t stamp;			     /**< of the files: it changes when one does */
 };
 
+/** What a program that has the node inside waits for (ctl_embed.c). */
+struct ctl_embed {
+	struct rp_hmap ops, consumers;
+	struct rp_list calls, finished, waiting, watches, all_consumers;
+	uint64_t token_last;
+	struct rp_loop_task task;
+	struct rp_loop_timer retry;
+};
+
+/** In tokens and handles of ctl_embed.c; those of the services have it not. */
+#define CTL_EMBED_FLAG (1ull << 62)
+
 /** Where the capture stands. */
 enum ctl_capture_state {
 	CTL_CAPTURE_NONE,
@@ -178,6 +190,12 @@ struct rp_ctl {
 	struct rp_http_handler metrics_handler;
 	struct ctl_capture capture;
 
+	struct ctl_embed embed;
+	uint64_t terms_more; /**< by rp_ctl_restart() */
+	void (*wake_fn)(void *ctx);
+	void *wake_ctx;
+	_Atomic bool woken;
+
 	/* The node is drained, see ctl_drain.c. */
 	bool draining, drained, drain_exit;
 	uint64_t drained_ns; /**< loop time */
@@ -203,6 +221,8 @@ int ctl_peers_add(struct rp_ctl *ctl, const char *address, rp_repl_peer_id *id);
  * Hangs up on the peers that `was` names and `is` does not, and dials the reverse. Members that
  * were added or removed by a call stay so. Returns how many found no room.
  */
+/** Hangs up on all that are connected: they are dialled, and synced with, anew. */
+void ctl_peers_restart(struct rp_ctl *ctl);
 unsigned ctl_peers_change(struct rp_ctl *ctl, const struct rp_conf *was, const struct rp_conf *is);
 int ctl_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struct rp_span bytes,
 	uint64_t token);
@@ -225,6 +245,10 @@ void ctl_prove_mac(const void *secret, size_t secret_length, const struct ctl_pr
 bool ctl_prove_equal(const uint8_t a[CTL_MAC_BYTES], const uint8_t b[CTL_MAC_BYTES]);
 
 /* ctl_etcd.c */
+#define CTL_TEXT_NOT_READY "etcdserver: not ready: the first sync with the peers is not done"
+#define CTL_TEXT_RESERVED "ringpost: keys under /_ringpost/ are written by the nodes only"
+/** Keys that the node itself writes; clients read them. */
+bool ctl_key_is_reserved(struct rp_span key);
 void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend);
 void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer *answer);
 int ctl_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *delivery);
@@ -274,6 +298,15 @@ void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, voi
 int ctl_endpoint_filter(struct rp_endpoint *e, const char *text);
 extern const struct rp_grpc_call_ops ctl_connections_ops, ctl_neighbours_ops;
 
+/* ctl_embed.c: true where it was about one of its own */
+void ctl_embed_create(struct rp_ctl *ctl);
+void ctl_embed_destroy(struct rp_ctl *ctl);
+bool ctl_embed_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *a);
+bool ctl_embed_deliver(
+	struct rp_ctl *ctl, uint64_t handle, const struct rp_control_delivery *d, int *rc);
+bool ctl_embed_withdraw(struct rp_ctl *ctl, uint64_t handle, uint64_t idx);
+bool ctl_embed_end(struct rp_ctl *ctl, uint64_t handle, const char *reason);
+
 /* ctl_nodes.c */
 extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_links_ops, ctl_log_ops;
 /** What a node calls itself; "" when it is not known. */
@@ -282,6 +315,7 @@ void ctl_node_name(struct rp_ctl *ctl, uint64_t node, char *name, size_t size);
 /* ctl_drain.c */
 extern const struct rp_grpc_call_ops ctl_drain_ops;
 void ctl_drain_setup(struct rp_ctl *ctl);
+void ctl_drain(struct rp_ctl *ctl, bool on, bool exit);
 /** ready, not ready, draining, drained or stopping. */
 const char *ctl_state_name(struct rp_ctl *ctl);
 
@@ -292,6 +326,8 @@ bool ctl_view_missing(struct rp_ctl *ctl, struct rp_grpc_call *call);
 
 /* ctl_route.c */
 extern const struct rp_grpc_call_ops ctl_route_ops;
+/** The value of /q/{name}; empty where there is none. borrow until the store changes. */
+struct rp_span ctl_dispatcher_record(struct rp_ctl *ctl, struct rp_span name);
 
 /* ctl_capture.c */
 extern const struct rp_grpc_call_ops ctl_capture_ops;

@@ -75,13 +75,15 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 	ctl_policy_use(ctl, next);
 	use_limits(ctl, next);
 	use_name(ctl, next->name);
-	rp_etcd_set_term(ctl->etcd, next->term);
+	rp_etcd_set_term(ctl->etcd, next->term + ctl->terms_more);
 	rp_etcd_set_token_ttl(ctl->etcd, next->auth.token_ttl_s * RP_NS_PER_S);
 	ctl->conf = next;
 	ctl_reload_destroy(ctl);
 	ctl->conf_loaded = next;
 	if (ctl->config.reconfigured)
 		ctl->config.reconfigured(next);
+	if (ctl->config.events.reconfigured)
+		ctl->config.events.reconfigured(ctl->config.events.ctx);
 	ctl_kick(ctl);
 }
 

@@ -85,7 +85,7 @@ static void place_fill(struct rp_ctl *ctl, struct place_item *x, const struct rp
 			1, self, there, r->dispatcher, r->reply_dispatcher);
 }
 
-static struct rp_span record_value(struct rp_ctl *ctl, struct rp_span name)
+struct rp_span ctl_dispatcher_record(struct rp_ctl *ctl, struct rp_span name)
 {
 	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX];
 	int length = rp_route_key_dispatcher(name, key, sizeof(key));
@@ -106,7 +106,7 @@ static void record_fill(
 	struct rp_span name = {(const uint8_t *)r->queue, strlen(r->queue)}, value;
 	struct rp_dispatcher_record d;
 
-	value = record_value(ctl, name);
+	value = ctl_dispatcher_record(ctl, name);
 	rp_route_dispatcher_parse(&d, value.data, value.length);
 	r->pinned = d.pinned;
 	if (d.reply_to.length == 0 || d.reply_to.length > RP_RECORD_BYTES_MAX)
@@ -114,7 +114,7 @@ static void record_fill(
 	memcpy(text, d.reply_to.data, d.reply_to.length);
 	text[d.reply_to.length] = '\0';
 	r->reply_to = text;
-	value = record_value(ctl, d.reply_to);
+	value = ctl_dispatcher_record(ctl, d.reply_to);
 	if (rp_route_dispatcher_parse(&d, value.data, value.length) == 0)
 		r->reply_dispatcher = d.node;
 }

@@ -204,6 +204,13 @@ int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key
 	struct rp_span value, int64_t lease, bool prev_kv, uint64_t token, const char **message,
 	struct rp_repl_now now);
 
+/**
+ * reply_to of `request` is `reply`, whose record names this node unless an Online one dispatches
+ * it: who sends to it comes here, and this node claims. 0; -EAGAIN: not ready.
+ */
+int rp_control_queue_link(
+	struct rp_control *c, struct rp_span request, struct rp_span reply, struct rp_repl_now now);
+
 /** take: what `m` holds. */
 void rp_control_on_xmsg(
 	struct rp_control *c, unsigned shard, const struct rp_xmsg *m, struct rp_repl_now now);

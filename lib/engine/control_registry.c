@@ -455,3 +455,51 @@ int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key
 		remember_early(c, at);
 	return rc;
 }
+
+/* ---- pairs of queues ---- */
+
+static struct rp_dispatcher_record record_of(
+	struct rp_control *c, struct rp_span name, struct rp_span *key, uint8_t *key_bytes)
+{
+	struct rp_dispatcher_record r;
+	struct rp_span value;
+	int length = rp_route_key_dispatcher(name, key_bytes, RP_REGISTRY_KEY_BYTES_MAX);
+
+	*key = (struct rp_span){key_bytes, length > 0 ? (size_t)length : 0};
+	value = live_value(c, *key);
+	rp_route_dispatcher_parse(&r, value.data, value.length);
+	return r;
+}
+
+static void record_put(
+	struct rp_control *c, struct rp_span key, const struct rp_dispatcher_record *r)
+{
+	uint8_t text[RP_RECORD_BYTES_MAX];
+	int n = rp_route_dispatcher_format(r, text, sizeof(text));
+
+	if (n > 0)
+		write_key(c, key, (struct rp_span){text, (size_t)n}, false);
+}
+
+int rp_control_queue_link(
+	struct rp_control *c, struct rp_span request, struct rp_span reply, struct rp_repl_now now)
+{
+	uint8_t bytes[RP_REGISTRY_KEY_BYTES_MAX];
+	struct rp_dispatcher_record r;
+	struct rp_span key;
+
+	c->now = now;
+	if (!rp_repl_ready(c->repl))
+		return -EAGAIN;
+	r = record_of(c, reply, &key, bytes);
+	if (r.node == 0 || rp_repl_state_of(c->repl, r.node) != RP_REPL_ONLINE) {
+		r.node = c->self.node;
+		r.epoch = rp_route_epoch_next(r.epoch, now.wall_us);
+	}
+	r.pinned = true;
+	record_put(c, key, &r);
+	r = record_of(c, request, &key, bytes);
+	r.reply_to = reply;
+	record_put(c, key, &r);
+	return 0;
+}

@@ -299,6 +299,8 @@ void rp_etcd_stop(struct rp_etcd *e);
 
 void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats);
 
+/** The gRPC status that a client is told. */
+int rp_etcd_qstatus_code(enum rp_qstatus status);
 /** Answers an operation; a token that is unknown (its call was cancelled) is counted. */
 void rp_etcd_queue_answer(
 	struct rp_etcd *e, uint64_t token, const struct rp_etcd_queue_answer *answer);

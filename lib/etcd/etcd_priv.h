@@ -302,7 +302,6 @@ void etcd_queue_get(struct rp_etcd *e, struct rp_grpc_call *call,
 /** Makes a queue operation of an operation of the store: 0, or a status and *message. */
 int etcd_queue_op_of(struct rp_etcd_queue_op *out, const struct rp_kv_op *op,
 	const struct rp_route_key *key, const struct rp_etcd_caller *caller, const char **message);
-int etcd_qstatus_code(enum rp_qstatus status);
 void etcd_qstatus_text(
 	const struct rp_etcd_queue_answer *answer, struct rp_span name, char *out, size_t size);
 /** The message of an answer as a KeyValue under the key that the client named. */

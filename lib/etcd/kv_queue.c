@@ -8,7 +8,7 @@
 
 #include "etcd_priv.h"
 
-int etcd_qstatus_code(enum rp_qstatus status)
+int rp_etcd_qstatus_code(enum rp_qstatus status)
 {
 	switch (status) {
 	case RP_Q_OK:
@@ -255,7 +255,7 @@ void rp_etcd_queue_answer(
 	struct rp_etcd *e, uint64_t token, const struct rp_etcd_queue_answer *answer)
 {
 	struct etcd_call *c = etcd_call_find(e, token);
-	int code = etcd_qstatus_code(answer->status);
+	int code = rp_etcd_qstatus_code(answer->status);
 	char text[512];
 
 	if (!c)

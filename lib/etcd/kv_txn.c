@@ -293,7 +293,7 @@ void etcd_queue_txn_answer(struct etcd_call *c, enum rp_qstatus status, const ch
 	if (answer_refuses(refusal.status)) {
 		c->e->stats.queue_refused++;
 		etcd_qstatus_text(&refusal, c->ops[0].name, text, sizeof(text));
-		etcd_call_fail(c, etcd_qstatus_code(refusal.status), text);
+		etcd_call_fail(c, rp_etcd_qstatus_code(refusal.status), text);
 		return;
 	}
 	reads.success = only_ranges(&c->arena, ops, op_count, &reads.success_count);

@@ -41,7 +41,7 @@
 
 struct rp_node {
 	const struct rp_conf *conf; /**< of the start */
-	struct rp_node_reload reload;
+	struct rp_node_process process;
 	struct rp_conf_plan plan;
 	uint8_t uuid[RP_UUID_BYTES], cluster_uuid[RP_UUID_BYTES];
 	uint64_t id, boot;
@@ -601,8 +601,10 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 {
 	struct rp_ctl_config c = {
 		.conf = n->conf,
-		.source = n->reload.source,
-		.reconfigured = n->reload.reconfigured,
+		.source = n->process.source,
+		.reconfigured = n->process.reconfigured,
+		.no_signals = n->process.no_signals,
+		.events = n->process.events,
 		.has_cluster = n->conf->cluster[0] != '\0',
 		.secret = n->secret,
 		.secret_length = n->secret_length,
@@ -654,7 +656,7 @@ static int create_all(struct rp_node *n, bool shards_float, const struct failure
 }
 
 struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_plan *plan,
-	const struct rp_node_reload *reload, bool shards_float, int *exit_code, char *error,
+	const struct rp_node_process *process, bool shards_float, int *exit_code, char *error,
 	size_t error_size)
 {
 	struct failure f = {exit_code, error, error_size};
@@ -665,8 +667,8 @@ struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_
 	*exit_code = RP_EXIT_START;
 	n->conf = conf;
 	n->plan = *plan;
-	if (reload)
-		n->reload = *reload;
+	if (process)
+		n->process = *process;
 	n->shards = plan->shards_count;
 	n->link_shard = n->shards > 1 && conf->links.skip_shard_zero ? 1 : 0;
 	if (create_all(n, shards_float, &f) == 0)
@@ -692,6 +694,16 @@ int rp_node_run(struct rp_node *n)
 				  : "nothing");
 	rc = rp_ctl_run(n->ctl);
 	return rc;
+}
+
+struct rp_ctl *rp_node_ctl(struct rp_node *n)
+{
+	return n->ctl;
+}
+
+uint64_t rp_node_id(const struct rp_node *n)
+{
+	return n->id;
 }
 
 void rp_node_request_stop(struct rp_node *n)

@@ -16,30 +16,37 @@
 #include <stdint.h>
 
 #include <conf/conf.h>
+#include <ctl/ctl.h>
 
 struct rp_node;
 
 #define RP_NODE_ERROR_SIZE 1024
 
-/** How the configuration of a running node is read again, by SIGHUP and `ringpostctl reload`. */
-struct rp_node_reload {
+/** What a process has to do with its node, besides its configuration. */
+struct rp_node_process {
+	/** How it is read again, by SIGHUP and `ringpostctl reload`. */
 	struct rp_conf_source source; /**< borrow its texts for the node's life */
 	/** One is in force: what the process has of its own, as its log, follows. May be NULL. */
 	void (*reconfigured)(const struct rp_conf *conf);
+	bool no_signals; /**< the process keeps them for itself */
+	struct rp_ctl_events events;
 };
 
 /**
- * borrow: `conf` for the node's life. `reload` may be NULL: the configuration stays as it is.
+ * borrow: `conf` for the node's life. `process` may be NULL: the configuration stays as it is.
  * `shards_float`: the shards may run on every CPU (the plan's CPUs are only a choice of auto). NULL
  * with *exit_code (enum rp_exit) and `error` filled: cause, evidence, remedy.
  */
 struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_plan *plan,
-	const struct rp_node_reload *reload, bool shards_float, int *exit_code, char *error,
+	const struct rp_node_process *process, bool shards_float, int *exit_code, char *error,
 	size_t error_size);
 /** Returns an enum rp_exit. */
 int rp_node_run(struct rp_node *node);
 /** Any thread, and a signal handler. */
 void rp_node_request_stop(struct rp_node *node);
+/** For ringpost.c. */
+struct rp_ctl *rp_node_ctl(struct rp_node *node);
+uint64_t rp_node_id(const struct rp_node *node);
 /** Removes what the node left in the runtime folder. NULL is fine. */
 void rp_node_destroy(struct rp_node *node);
 
