@@ -2,7 +2,7 @@
 
 /*
  * ringpostctl restore FILE: the keys of an etcd snapshot, as they were last, into a running node
- * that has none.
+ * that has none; and its users and roles (restore_auth.c).
  */
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include <leasepb/lease.pb-c.h>
 #include <mvccpb/kv.pb-c.h>
 
-#include "client.h"
+#include "restore.h"
 
 #define HASH_BYTES 32u
 #define REVISION_BYTES 17u
@@ -49,6 +49,7 @@ struct keys {
 	struct item *items;
 	size_t count, size;
 	bool broken;
+	struct restore_auth auth;
 };
 
 /* What the nodes write themselves: a restored one would say what is no longer so. */
@@ -162,6 +163,7 @@ static void keys_free(struct keys *k)
 		mvccpb__key_value__free_unpacked(k->items[i].kv, NULL);
 	free(k->items);
 	free(k->leases);
+	restore_auth_free(&k->auth);
 }
 
 /* The file without the sum that etcdctl and Snapshot put behind it. */
@@ -195,6 +197,8 @@ static int read_keys(const char *path, struct rp_span file, struct keys *k)
 		return complain(path, "no snapshot of etcd 3: a pair is no version of a key");
 	if (error == 0)
 		error = rp_bolt_each(&f, "lease", on_lease, k, &why);
+	if (error == 0 || error == -ENOENT)
+		error = restore_auth_read(&k->auth, &f, &why);
 	if (error < 0 && error != -ENOENT)
 		return complain(path, why ? why : strerror(-error));
 	if (k->lease_count > 0)
@@ -333,6 +337,9 @@ static int restore_from(struct client *c, const char *path, struct rp_span file)
 		printf("left out %zu keys of queues and nodes: they write their own\n", own);
 	if (rc == 0 && lost > 0)
 		printf("%zu keys had a lease that is not in the file, and have none now\n", lost);
+	/* Last: from then on a caller has to say who he is. */
+	if (rc == 0)
+		rc = restore_auth(c, &k.auth);
 	keys_free(&k);
 	return rc;
 }

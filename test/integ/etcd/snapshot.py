@@ -72,6 +72,7 @@ def fill(server, rng):
         "permType": "READWRITE", "key": b64(b"a"), "range_end": b64(b"b")}})
     post(server, "/v3/auth/user/add", {"name": "ann", "password": "secret"})
     post(server, "/v3/auth/user/grant", {"user": "ann", "role": "readers"})
+    post(server, "/v3/auth/user/add", {"name": "bob", "options": {"no_password": True}})
     keys[b"big"] = rng.randbytes(1500000)
     post(server, "/v3/kv/put", {"key": b64(b"big"), "value": b64(keys[b"big"])})
     return keys
@@ -100,6 +101,24 @@ def check_users(server):
     assert post(server, "/v3/auth/user/get", {"name": "ann"})["roles"] == ["readers"]
     perm = post(server, "/v3/auth/role/get", {"role": "readers"})["perm"]
     assert perm == [{"permType": "READWRITE", "key": b64(b"a"), "range_end": b64(b"b")}], perm
+
+
+def check_auth_on(one, three, folder):
+    """A snapshot with auth on: who comes needs his password at the restored node too."""
+    file = os.path.join(folder, "auth.db")
+    post(one, "/v3/auth/user/add", {"name": "root", "password": "pw"})
+    post(one, "/v3/auth/user/grant", {"user": "root", "role": "root"})
+    post(one, "/v3/auth/enable", {})
+    etcdctl(one, "--user", "root:pw", "snapshot", "save", file)
+    r = ctl(three, "restore", file)
+    assert r.returncode == 0 and "restored 3 users and 1 roles; auth is on" in r.stdout, r
+    status, data = three.post("/v3/kv/range", {"key": b64(b"big")})
+    assert status == 400 and "user name is empty" in data["error"], data
+    etcdctl(three, "--user", "ann:secret", "put", "abc", "1")
+    assert "abc" in etcdctl(three, "--user", "root:pw", "get", "abc")
+    r = subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{three.port}", "--user", "ann:wrong", "get", "abc"],
+                       env=dict(os.environ, ETCDCTL_API="3"), capture_output=True, text=True, check=False)
+    assert "invalid user ID or password" in r.stderr, r
 
 
 def real_etcd(folder):
@@ -150,7 +169,7 @@ def main():
     print(f"RP_SEED={SEED}")
     folder = tempfile.mkdtemp(prefix="snapshot-")
     file = os.path.join(folder, "snapshot.db")
-    one, two = ringpost(BINARIES), ringpost(BINARIES)
+    one, two, three = ringpost(BINARIES), ringpost(BINARIES), ringpost(BINARIES)
     try:
         keys = fill(one, random.Random(SEED))
         etcdctl(one, "snapshot", "save", file)
@@ -164,6 +183,8 @@ def main():
         assert r.returncode == 0 and f"restored {len(keys)} keys" in r.stdout, r
         assert content(two) == keys, "the restored node has other keys"
         check_leases(two)
+        assert "restored 2 users and 1 roles; auth is off" in r.stdout, r
+        check_users(two)
         r = ctl(two, "restore", file)
         assert r.returncode == 1 and "wants an empty one" in r.stderr, r
         check_etcd(file, os.path.join(folder, "data"), keys)
@@ -173,10 +194,11 @@ def main():
         data = b"".join(base64.b64decode(b["blob"]) for b in blobs)
         assert status == 200 and data == open(file, "rb").read(), "the gateway's file differs"
         assert "remaining_bytes" not in blobs[-1]
+        check_auth_on(one, three, folder)
     finally:
-        status = [one.stop(), two.stop()]
+        status = [one.stop(), two.stop(), three.stop()]
         shutil.rmtree(folder)
-    assert status == [0, 0], status
+    assert status == [0, 0, 0], status
     print("ok")
     return 0
 
