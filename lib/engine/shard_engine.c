@@ -387,6 +387,18 @@ static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t n
 	engine_tell(e, &done);
 }
 
+/* What is here when the time for handing over has passed ends with the process. */
+static void stop_tell_lost(const struct rp_engine *e)
+{
+	struct rp_queue_totals t;
+
+	rp_queue_get_totals(e->queues, &t);
+	if (t.held > 0)
+		RP_LOG(RP_LOG_QUEUE, RP_LOG_WARNING,
+			"%u messages are lost: no other node took them within stop.grace_ms",
+			t.held);
+}
+
 static void on_stop(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	if (e->stop_phase != 0)
@@ -394,7 +406,9 @@ static void on_stop(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_n
 	e->stop_phase = m->value;
 	if (m->value == 1)
 		rp_queue_stop(e->queues, now_ns);
-	else if (e->links)
+	else
+		stop_tell_lost(e);
+	if (m->value == 2 && e->links)
 		rp_links_stop(e->links, now_ns);
 }
 

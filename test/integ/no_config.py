@@ -71,6 +71,7 @@ def queue(node):
         assert node.etcdctl("get", key).stdout == ""
     finally:
         w.stop()
+    node.etcdctl("put", "/q/left/producer/job-2", "nobody is there to take it")
 
 
 def main():
@@ -89,6 +90,9 @@ def main():
                     queue(node)
             finally:
                 node.stop()
+            with open(node.log.name, encoding="utf-8") as log:
+                said = "1 messages are lost" in log.read()
+            assert said == (len(taken) == 1), "whoever stops it is told what is lost"
     finally:
         shutil.rmtree(root)
     print("seconds to the first put: " + ", ".join(f"{t:.2f}" for t in taken))
