@@ -110,13 +110,15 @@ int nodes(struct client *c, int argc, char **argv)
 
 /* ---- links ---- */
 
-/* "2 on shards 1 2": how many links the bundle has, and where each of them is. */
+/* "2 on 1 2 (rss)": how many links the bundle has, and where each of them is. */
 static void text_shards(char out[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
 {
 	int n = snprintf(out, TABLE_CELL_SIZE, "%zu%s", l->n_shards, l->n_shards ? " on" : "");
 
 	for (size_t i = 0; i < l->n_shards && n < TABLE_CELL_SIZE; i++)
 		n += snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " %u", l->shards[i]);
+	if (n < TABLE_CELL_SIZE)
+		snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " (%s)", l->placement);
 }
 
 static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)

@@ -140,6 +140,7 @@ struct rp_transport_ops {
 struct rp_transport {
 	const struct rp_transport_ops *ops;
 	const char *name; /**< "tcp" or "ktcp" */
+	bool lone;	  /**< one shard of the node has it: all links over it are there */
 };
 
 /** Every connection starts with its transport, so that a link can call through it. */

@@ -299,6 +299,10 @@ static void check_links(const struct checker *c)
 	if (conf->links.previous_secret_file[0] && conf->links.secret_file[0] == '\0')
 		say(c, RP_CONF_ERROR, at_knob("links", "previous_secret_file"),
 			"without a secret_file, expected both or none");
+	if (conf->links.tls && (!conf->tls.peer_cert_file[0] || !conf->tls.peer_key_file[0] ||
+				       !conf->tls.peer_ca_file[0]))
+		say(c, RP_CONF_ERROR, at_knob("links", "tls"),
+			"on, expected tls.peer_cert_file, peer_key_file and peer_ca_file");
 	if (count > 0 && conf->cluster[0] == '\0')
 		say(c, RP_CONF_WARNING, at_knob("", "cluster"),
 			"empty: this node peers with nobody, not even with the %u peers it is given",

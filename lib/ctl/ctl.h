@@ -51,6 +51,7 @@ struct rp_ctl_config {
 	bool has_cluster;		      /**< false: peers with nobody */
 	const void *secret, *secret_previous; /**< borrow; NULL = none */
 	size_t secret_length, secret_previous_length;
+	const char *placement; /**< of flows on shards, for people: borrow */
 	bool transport_tcp, transport_ktcp;
 	struct rp_xcore *xcore;		/**< borrow */
 	struct rp_clock *clock;		/**< borrow; published from here */

@@ -239,6 +239,7 @@ static void link_fill(struct rp_ctl *ctl, struct link_item *x, uint32_t shard,
 		x->l.up_ns = now_ns - RP_MIN(v->info.up_since_ns, now_ns);
 	if (v->info.last_refusal != RP_LINK_REFUSAL_NONE)
 		x->l.last_refusal = (char *)rp_link_refusal_text(v->info.last_refusal);
+	x->l.placement = (char *)ctl->config.placement;
 	link_sum(ctl, x, &answered_ns);
 	if (answered_ns != 0)
 		x->l.answered_ago_ns = now_ns - RP_MIN(answered_ns, now_ns);

@@ -144,6 +144,12 @@ static int publish_node(struct rp_control *c, uint64_t node)
 		return 0;
 	if (c->transport_tcp)
 		endpoint_out(&r.tcp, &peer.tcp_family, &peer.tcp_port, peer.tcp_addr);
+	if (r.shards > 0 && r.shards <= RP_SHARDS_MAX && r.rss_table_size > 0) {
+		peer.shards = (uint8_t)r.shards;
+		peer.table_size = (uint16_t)r.rss_table_size;
+		peer.owners = r.rss_shards & UINT32_MAX >> (32 - r.shards);
+		memcpy(peer.rss_key, r.rss_key, sizeof(peer.rss_key));
+	}
 	if (c->transport_ktcp)
 		endpoint_out(&r.ktcp, &peer.ktcp_family, &peer.ktcp_port, peer.ktcp_addr);
 	for (uint32_t s = 0; s < c->shards; s++) {

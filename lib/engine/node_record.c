@@ -71,6 +71,38 @@ static void append_endpoint(
 	append_text(out, size, n, field, text);
 }
 
+static void append_rss(char *out, size_t size, int *n, const struct rp_node_record *r)
+{
+	char text[2 * sizeof(r->rss_key) + 24];
+
+	if (r->rss_table_size == 0)
+		return;
+	for (unsigned i = 0; i < sizeof(r->rss_key); i++)
+		snprintf(text + 2 * i, 3, "%02x", r->rss_key[i]);
+	snprintf(text + 2 * sizeof(r->rss_key), 24, ",%u,%x", r->rss_table_size, r->rss_shards);
+	append_text(out, size, n, "rss", text);
+}
+
+static void take_rss(struct rp_node_record *r, const char *value)
+{
+	size_t digits = 2 * sizeof(r->rss_key);
+	unsigned entries, shards;
+	char end;
+
+	if (strlen(value) < digits || strspn(value, "0123456789abcdef") != digits ||
+		sscanf(value + digits, ",%5u,%8x%c", &entries, &shards, &end) != 2 ||
+		entries == 0 || entries > 512 || (entries & (entries - 1)) != 0 || shards == 0)
+		return;
+	for (unsigned i = 0; i < sizeof(r->rss_key); i++) {
+		unsigned byte;
+
+		sscanf(value + 2 * i, "%2x", &byte);
+		r->rss_key[i] = (uint8_t)byte;
+	}
+	r->rss_table_size = entries;
+	r->rss_shards = shards;
+}
+
 int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size)
 {
 	char number[32];
@@ -82,6 +114,7 @@ int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size
 	append_text(out, size, &n, "k", number);
 	snprintf(number, sizeof(number), "%u", r->shards);
 	append_text(out, size, &n, "shards", number);
+	append_rss(out, size, &n, r);
 	append_text(out, size, &n, "name", r->name);
 	append_text(out, size, &n, "url", r->client_url);
 	append_text(out, size, &n, "draining", r->draining ? "1" : "");
@@ -101,6 +134,8 @@ static void take_field(struct rp_node_record *r, const char *field, const char *
 		r->per_peer = (uint32_t)strtoul(value, NULL, 10);
 	else if (!strcmp(field, "shards"))
 		r->shards = (uint32_t)strtoul(value, NULL, 10);
+	else if (!strcmp(field, "rss"))
+		take_rss(r, value);
 	else if (!strcmp(field, "name"))
 		snprintf(r->name, sizeof(r->name), "%s", value);
 	else if (!strcmp(field, "url"))

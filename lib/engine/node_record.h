@@ -6,7 +6,7 @@
  * its port:
  *
  *	<format>;boot=<n>[;tcp=<address>:<port>][;ktcp=<address>:<port>];k=<n>;shards=<n>
- *	[;name=<text>][;url=<url>][;draining=1];version=<text>
+ *	[;rss=<key>,<entries>,<shards>][;name=<text>][;url=<url>][;draining=1];version=<text>
  *
  * The format is 1. Unknown fields are ignored; a field that does not parse counts as absent. Pure.
  */
@@ -22,6 +22,10 @@ struct rp_node_record {
 	uint64_t boot;
 	struct rp_endpoint tcp, ktcp; /**< family 0 = none */
 	uint32_t per_peer, shards;
+	/** How flows to `tcp` are spread: the key, and a table of so many entries that goes round
+	 * the shards of `rss_shards` in turn (rp_place_init_spread()). 0: it is not told. */
+	uint8_t rss_key[40];
+	uint32_t rss_table_size, rss_shards;
 	bool draining; /**< it gives its queues away */
 	char name[128];
 	char client_url[256]; /**< "http://host:port" */

@@ -84,6 +84,11 @@ static int create_links(struct rp_engine *e, const struct rp_engine_config *c)
 	e->links = rp_links_create(&links, &engine_links_ops, e);
 	if (!e->links)
 		return -errno;
+	if (c->port_count > 0) {
+		e->far_places = calloc(RP_PEERS_MAX, sizeof(*e->far_places));
+		if (!e->far_places)
+			return -ENOMEM;
+	}
 	return c->link_shards >> e->shard & 1 ? listen_links(e, c) : 0;
 }
 
@@ -134,6 +139,7 @@ void rp_engine_destroy(struct rp_engine *e)
 	rp_deliver_destroy(e->deliver);
 	rp_queue_destroy(e->queues);
 	engine_ports_destroy(e);
+	free(e->far_places);
 	free(e);
 }
 
@@ -289,6 +295,18 @@ static struct rp_transport *tcp_towards(struct rp_engine *e, const struct rp_end
 	return t;
 }
 
+/* The peer's spread of flows, kept for as long as the shard runs. */
+static void place_peer(struct rp_engine *e, uint64_t node, const struct rp_xmsg_peer *peer)
+{
+	struct engine_peer *p = engine_peer_get(e, node);
+	struct rp_place *place = p && e->far_places ? &e->far_places[p - e->peer_slots] : NULL;
+
+	if (!place || peer->table_size == 0 || peer->owners == 0 ||
+		rp_place_init_spread(place, peer->rss_key, peer->table_size, peer->owners) != 0)
+		place = NULL;
+	rp_links_place_peer(e->links, node, place, peer->shards, peer->owners);
+}
+
 static void on_set_peer(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg_peer peer;
@@ -314,7 +332,8 @@ static void on_set_peer(struct rp_engine *e, const struct rp_xmsg *m, uint64_t n
 	}
 	if (rp_links_add_peer(e->links, m->node, t, t ? &at : NULL, now_ns) == -ENOSPC)
 		RP_LOG(RP_LOG_LINK, RP_LOG_ERROR, "more peers than limits.peers; one gets no link");
-	if (!t)
+	place_peer(e, m->node, &peer);
+	if (!t && e->shard == e->link_shard)
 		RP_LOG(RP_LOG_LINK, RP_LOG_WARNING,
 			"no transport in common with node %lu: no link, only the unary path",
 			(unsigned long)m->node);

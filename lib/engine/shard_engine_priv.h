@@ -56,6 +56,7 @@ struct rp_engine {
 	struct rp_hmap peers;
 	struct rp_hmap_node *peer_chains[1u << ENGINE_PEER_BITS];
 	struct engine_peer peer_slots[RP_PEERS_MAX];
+	struct rp_place *far_places; /**< RP_PEERS_MAX of them, by slot; NULL without stacks */
 	uint32_t peer_count;
 	bool out_blocked;    /**< a frame for the link shard found no room */
 	uint32_t stop_phase; /**< asked for and not answered yet; 0 = none */

@@ -225,6 +225,7 @@ struct rp_ktcp *rp_ktcp_create(const struct rp_ktcp_config *config)
 		k->config.receive_bytes_max = KTCP_BUFFER_BYTES;
 	k->transport.ops = &ktcp_ops;
 	k->transport.name = "ktcp";
+	k->transport.lone = true;
 	rp_list_init(&k->conns_free);
 	rp_list_init(&k->conns_used);
 	rp_list_init(&k->pending);

@@ -15,7 +15,8 @@ static bool take(struct link_conn *c, void *out, uint32_t n, uint64_t now_ns)
 		return false;
 	rp_mbuf_copy_out(c->rx, 0, out, n);
 	rp_chain_skip(&c->rx, n);
-	c->conn->transport->ops->consume(c->conn, n, now_ns);
+	if (!c->tls)
+		c->conn->transport->ops->consume(c->conn, n, now_ns);
 	return true;
 }
 
@@ -27,6 +28,10 @@ static bool send_bytes(struct link_conn *c, const void *bytes, size_t n, uint64_
 		c->links->counters.no_buffers++;
 		return false;
 	}
+	if (c->tls)
+		m = link_secure_seal(c, m);
+	if (!m)
+		return false;
 	if (c->conn->transport->ops->send(c->conn, m, now_ns) != 0) {
 		rte_pktmbuf_free(m);
 		return false;
@@ -80,6 +85,11 @@ static bool mac_proves(struct link_conn *c, enum link_direction direction, const
 	return false;
 }
 
+static uint8_t mode_of(const struct rp_links *l)
+{
+	return l->config.tls_server ? LINK_MODE_TLS : LINK_MODE_PLAIN;
+}
+
 static void step_preamble(struct link_conn *c, const uint8_t *bytes, uint64_t now_ns)
 {
 	struct link_preamble preamble;
@@ -88,13 +98,17 @@ static void step_preamble(struct link_conn *c, const uint8_t *bytes, uint64_t no
 		link_handshake_fail(c, RP_LINK_REFUSAL_MALFORMED, now_ns);
 	} else if (preamble.version != LINK_VERSION) {
 		link_handshake_fail(c, RP_LINK_REFUSAL_VERSION, now_ns);
-	} else if (preamble.mode != LINK_MODE_PLAIN) {
+	} else if (preamble.mode != mode_of(c->links)) {
 		link_handshake_fail(c, RP_LINK_REFUSAL_MODE, now_ns);
 	} else {
 		c->hello.dialer = preamble.node;
 		c->hello.k = preamble.k;
 		c->hello.link = preamble.link;
 		c->hello.mode = preamble.mode;
+		if (preamble.mode == LINK_MODE_TLS && link_secure_begin(c) != 0) {
+			link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+			return;
+		}
 		c->state = LINK_HELLO;
 	}
 }
@@ -131,7 +145,7 @@ static void step_hello(struct link_conn *c, const uint8_t *bytes, uint64_t now_n
 	c->refusal = hello_check(c);
 	c->hello.acceptor_boot = l->config.boot;
 	l->ops.random(l->ctx, c->hello.acceptor_nonce, LINK_NONCE_BYTES);
-	if (!own_mac(c, LINK_FROM_ACCEPTOR, mac)) {
+	if (!link_secure_binding(c, c->hello.binding) || !own_mac(c, LINK_FROM_ACCEPTOR, mac)) {
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
 		return;
 	}
@@ -241,6 +255,26 @@ static bool handshake_step(struct link_conn *c, uint64_t now_ns)
 	return true;
 }
 
+/* TLS has news: the dialer's hello follows as soon as it is open. */
+static void secure_step(struct link_conn *c, uint64_t now_ns)
+{
+	int rc = link_secure_pump(c, now_ns);
+	uint8_t out[LINK_HELLO_BYTES];
+
+	if (rc == -ENOBUFS || rc == -EPIPE) {
+		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+	} else if (rc != 0) {
+		link_handshake_fail(c, RP_LINK_REFUSAL_TLS, now_ns);
+	} else if (c->state == LINK_SECURING && rp_tls_open(c->tls)) {
+		c->state = LINK_CHALLENGE;
+		link_hello_write(&c->hello, out);
+		if (!link_secure_binding(c, c->hello.binding))
+			link_handshake_fail(c, RP_LINK_REFUSAL_TLS, now_ns);
+		else if (!send_bytes(c, out, sizeof(out), now_ns))
+			link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+	}
+}
+
 static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
@@ -257,31 +291,37 @@ static void on_open(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 		.epoch = c->hello.epoch,
 		.k = l->config.per_peer,
 		.link = c->line->link,
-		.mode = LINK_MODE_PLAIN,
+		.mode = mode_of(l),
 	};
 	memcpy(c->hello.cluster_uuid, l->config.cluster_uuid, RP_UUID_BYTES);
 	l->ops.random(l->ctx, c->hello.dialer_nonce, LINK_NONCE_BYTES);
 	link_preamble_write(
 		&(struct link_preamble){
 			.version = LINK_VERSION,
-			.mode = LINK_MODE_PLAIN,
+			.mode = c->hello.mode,
 			.link = c->line->link,
 			.k = l->config.per_peer,
 			.node = l->config.node,
 		},
 		out);
 	link_hello_write(&c->hello, out + LINK_PREAMBLE_BYTES);
-	c->state = LINK_CHALLENGE;
+	c->state = c->hello.mode == LINK_MODE_TLS ? LINK_SECURING : LINK_CHALLENGE;
 	link_conn_enter(c);
-	if (!send_bytes(c, out, sizeof(out), now_ns))
+	if (!send_bytes(
+		    c, out, c->state == LINK_SECURING ? LINK_PREAMBLE_BYTES : sizeof(out), now_ns))
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+	else if (c->state == LINK_SECURING && link_secure_begin(c) != 0)
+		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);
+	else if (c->state == LINK_SECURING)
+		secure_step(c, now_ns);
 	link_conn_leave(c);
 }
 
 static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct link_conn *c = ctx;
-	struct rp_chain_batch rx = {c->rx, c->rx ? rte_pktmbuf_lastseg(c->rx) : NULL};
+	struct rte_mbuf *had = c->tls ? c->cipher : c->rx;
+	struct rp_chain_batch rx = {had, had ? rte_pktmbuf_lastseg(had) : NULL};
 
 	if (c->state == LINK_CLOSING) {
 		uint32_t n = chain->pkt_len;
@@ -293,10 +333,19 @@ static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uin
 	c->links->counters.bytes_received += chain->pkt_len;
 	/* Joined, so that a peer's tiny segments do not hold an mbuf a byte. */
 	rp_chain_join(&rx, chain);
-	c->rx = rx.first;
 	link_conn_enter(c);
-	while (handshake_step(c, now_ns))
-		;
+	if (c->tls)
+		c->cipher = rx.first;
+	else
+		c->rx = rx.first;
+	/* A link that may not read yet, or reads for itself, decrypts later. */
+	if (c->tls && c->state != LINK_PROVEN && c->state != LINK_UP)
+		secure_step(c, now_ns);
+	while (handshake_step(c, now_ns)) {
+		/* The preamble's own step has begun TLS. */
+		if (c->cipher && c->state != LINK_PROVEN && c->state != LINK_UP)
+			secure_step(c, now_ns);
+	}
 	if (c->state == LINK_UP)
 		link_line_receive(c, now_ns);
 	link_conn_leave(c);
@@ -326,6 +375,7 @@ static void on_peer_fin(void *ctx, struct rp_conn *conn, uint64_t now_ns)
 	case LINK_HELLO:
 	case LINK_FINISH:
 	case LINK_DECIDE:
+	case LINK_SECURING:
 	case LINK_DIALING:
 	case LINK_CHALLENGE:
 	case LINK_VERDICT:
@@ -376,6 +426,7 @@ static void on_close(void *ctx, struct rp_conn *conn, enum rp_close_reason why, 
 	case LINK_HELLO:
 	case LINK_FINISH:
 	case LINK_DECIDE:
+	case LINK_SECURING:
 	case LINK_CHALLENGE:
 	case LINK_VERDICT:
 		link_handshake_fail(c, RP_LINK_REFUSAL_GONE, now_ns);

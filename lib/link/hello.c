@@ -162,7 +162,6 @@ bool link_mac(const struct link_hello *h, enum link_direction direction, const v
 {
 	uint8_t text[256];
 	struct rp_writer w = rp_writer_of(text, sizeof(text));
-	const uint8_t binding[32] = {0}; /* of a plain connection */
 
 	rp_write_bytes(&w, mac_tag, sizeof(mac_tag));
 	rp_write_bytes(&w, h->cluster_uuid, RP_UUID_BYTES);
@@ -176,7 +175,7 @@ bool link_mac(const struct link_hello *h, enum link_direction direction, const v
 	rp_write_u8(&w, h->k);
 	rp_write_u8(&w, h->link);
 	rp_write_u8(&w, h->mode);
-	rp_write_bytes(&w, binding, sizeof(binding));
+	rp_write_bytes(&w, h->binding, sizeof(h->binding));
 	rp_write_u8(&w, (uint8_t)direction);
 	RP_ASSERT(!w.bad);
 	return mbedtls_md_hmac(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), key, key_length, text,

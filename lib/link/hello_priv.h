@@ -17,6 +17,7 @@
 #define LINK_MODE_TLS 1
 #define LINK_NONCE_BYTES 32
 #define LINK_MAC_BYTES 32
+#define LINK_BINDING_BYTES 32
 
 #define LINK_PREAMBLE_BYTES 16
 #define LINK_HELLO_BYTES 88
@@ -45,6 +46,7 @@ struct link_hello {
 	uint64_t epoch;
 	uint8_t dialer_nonce[LINK_NONCE_BYTES], acceptor_nonce[LINK_NONCE_BYTES];
 	uint8_t k, link, mode;
+	uint8_t binding[LINK_BINDING_BYTES]; /**< of the TLS channel; zeros: plain */
 };
 
 enum link_direction {

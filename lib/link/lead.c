@@ -69,6 +69,7 @@ static void dial(struct link_peer *p, uint64_t now_ns)
 	struct rp_links *l = p->links;
 	struct link_lead *lead = &p->lead;
 	struct rp_link_msg m = {.type = LINK_MSG_OPEN, .node = p->node};
+	uint32_t usable = p->transport->lone ? 1u << l->config.lead : l->config.owner_shards;
 
 	lead->redial_at_ns = RP_NEVER;
 	begin(p, lead->epoch + 1, 0, now_ns);
@@ -85,7 +86,7 @@ static void dial(struct link_peer *p, uint64_t now_ns)
 			    lead->state == LINK_LEAD_FORMING;
 		j++) {
 		int owner = rp_link_place(link_peer_slot(p), j, l->config.per_peer,
-			l->config.shards, l->config.owner_shards, l->config.skip_shard_zero);
+			l->config.shards, usable, l->config.skip_shard_zero);
 
 		RP_ASSERT(owner >= 0);
 		lead->owners[j] = (uint8_t)owner;

@@ -151,11 +151,36 @@ static bool heartbeat_frame(
 	return true;
 }
 
+/* TLS gives the window back as it decrypts. */
+static void consumed(struct link_conn *c, uint32_t n, uint64_t now_ns)
+{
+	if (!c->tls)
+		c->conn->transport->ops->consume(c->conn, n, now_ns);
+}
+
+/* False: the link is over. */
+static bool decrypted(struct link_conn *c, uint64_t now_ns)
+{
+	int rc = link_secure_pump(c, now_ns);
+
+	if (rc == -ENOBUFS) {
+		c->rx_starved = true;
+		link_arm(c->links, now_ns + LINK_RETRY_NS);
+	} else if (rc != 0) {
+		link_member_lost(
+			c, rc == -EPIPE ? RP_LINK_DOWN_CLOSED : RP_LINK_DOWN_VIOLATION, now_ns);
+		return false;
+	}
+	return true;
+}
+
 void link_line_receive(struct link_conn *c, uint64_t now_ns)
 {
 	struct rp_links *l = c->links;
 
 	c->rx_starved = false;
+	if (c->tls && !decrypted(c, now_ns))
+		return;
 	while (c->state == LINK_UP && c->rx && c->rx->pkt_len >= RP_FRAME_HEADER_BYTES) {
 		uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
 		struct rp_frame_header h;
@@ -176,7 +201,7 @@ void link_line_receive(struct link_conn *c, uint64_t now_ns)
 				rp_reader_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
 
 			rp_chain_skip(&c->rx, n);
-			c->conn->transport->ops->consume(c->conn, n, now_ns);
+			consumed(c, n, now_ns);
 			if (!heartbeat_frame(c->line, &h, rp_read_le64(&r), now_ns) &&
 				c->state == LINK_UP)
 				link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
@@ -189,7 +214,7 @@ void link_line_receive(struct link_conn *c, uint64_t now_ns)
 			link_arm(l, now_ns + LINK_RETRY_NS);
 			return;
 		}
-		c->conn->transport->ops->consume(c->conn, n, now_ns);
+		consumed(c, n, now_ns);
 		l->counters.frames_received++;
 		l->ops.on_frame(l->ctx, c->line->peer->node, frame, now_ns);
 	}
@@ -328,13 +353,22 @@ void link_line_flush(struct link_line *line, uint64_t now_ns)
 	struct rp_conn *conn = line->conn->conn;
 
 	while (!line->blocked) {
+		bool fresh = !line->pending;
 		uint32_t n;
 		int rc;
 
-		if (!line->pending)
+		if (fresh)
 			line->pending = batch_make(line, now_ns);
 		if (!line->pending)
 			break;
+		if (fresh && line->conn->tls) {
+			line->pending = link_secure_seal(line->conn, line->pending);
+			/* What is sealed has its number: without a buffer there is a gap. */
+			if (!line->pending) {
+				link_member_lost(line->conn, RP_LINK_DOWN_NOMEM, now_ns);
+				return;
+			}
+		}
 		n = line->pending->pkt_len;
 		rc = conn->transport->ops->send(conn, line->pending, now_ns);
 		if (rc != 0) {

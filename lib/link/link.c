@@ -27,6 +27,8 @@ static bool config_ok(const struct rp_links_config *c)
 		(!c->secret || c->secret_previous_length < RP_LINK_SECRET_BYTES_MIN ||
 			c->secret_previous_length > RP_LINK_SECRET_BYTES_MAX))
 		return false;
+	if (!c->tls_client != !c->tls_server)
+		return false;
 	return c->heartbeat_ns > 0 && c->dead_after_ns > c->heartbeat_ns &&
 	       c->handshake_grace_ns > 0 && c->peer_queue_frames > 0 &&
 	       c->peer_queue_frames <= 1u << 24 && c->posted_frames <= 1u << 26 &&
@@ -94,6 +96,8 @@ struct rp_links *rp_links_create(
 		memcpy(l->secret_previous, config->secret_previous, config->secret_previous_length);
 		l->config.secret_previous = l->secret_previous;
 	}
+	if (!l->config.data_pool)
+		l->config.data_pool = l->config.pool;
 	if (l->config.posted_frames == 0)
 		l->config.posted_frames = 4 * l->config.peer_queue_frames;
 	if (l->config.redial_ns_min == 0)
@@ -124,6 +128,7 @@ void rp_links_destroy(struct rp_links *l)
 		struct link_conn *c = &l->conns[i];
 
 		rte_pktmbuf_free(c->rx);
+		link_secure_end(c);
 		if (c->conn)
 			c->conn->transport->ops->abort(c->conn, 0);
 	}
@@ -277,6 +282,18 @@ int rp_links_add_peer(struct rp_links *l, uint64_t node, struct rp_transport *t,
 	return 0;
 }
 
+void rp_links_place_peer(struct rp_links *l, uint64_t node, const struct rp_place *place,
+	uint32_t shards, uint32_t owners)
+{
+	struct link_peer *p = link_peer_of(l, node);
+
+	if (!p)
+		return;
+	p->far_place = place;
+	p->far_shards = shards;
+	p->far_owners = owners;
+}
+
 void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns)
 {
 	struct link_peer *p = link_peer_of(l, node);
@@ -307,6 +324,7 @@ void link_conn_free(struct link_conn *c)
 {
 	rte_pktmbuf_free(c->rx);
 	c->rx = NULL;
+	link_secure_end(c);
 	c->conn = NULL;
 	c->line = NULL;
 	c->state = LINK_FREE;
@@ -348,6 +366,7 @@ void link_conn_close(struct link_conn *c, uint64_t now_ns)
 	rp_list_push_back(&l->closing, &c->entry);
 	rte_pktmbuf_free(c->rx);
 	c->rx = NULL;
+	link_secure_end(c);
 	c->conn->transport->ops->close(c->conn, now_ns);
 }
 

@@ -33,7 +33,9 @@
 #include <base/qmsg.h>
 #include <base/transport.h>
 #include <base/units.h>
+#include <tls/tls.h>
 
+struct rp_place;
 struct rte_mbuf;
 struct rte_mempool;
 struct rp_links;
@@ -78,7 +80,8 @@ enum rp_link_down {
 	X(MALFORMED, 11, "not a handshake")                            \
 	X(TIMEOUT, 12, "not finished within links.handshake_grace_ms") \
 	X(CAP, 13, "too many handshakes in flight")                    \
-	X(GONE, 14, "closed before the handshake was over")
+	X(GONE, 14, "closed before the handshake was over")            \
+	X(TLS, 15, "TLS: no handshake, or no certificate of tls.peer_ca_file")
 
 enum rp_link_refusal {
 #define X(name, number, text) RP_LINK_REFUSAL_##name = number,
@@ -175,6 +178,12 @@ struct rp_links_config {
 	uint32_t peers_max;
 	uint32_t handshakes_max;  /**< inbound, in flight */
 	struct rte_mempool *pool; /**< borrow: headers, copies and indirect mbufs */
+	/**
+	 * borrow, of this shard alone: links are TLS where both are given, with certificates of
+	 * both sides. NULL: plain.
+	 */
+	struct rp_tls_config *tls_client, *tls_server;
+	struct rte_mempool *data_pool; /**< borrow: what TLS decrypts and encrypts; NULL = pool */
 };
 
 /** borrow: pool, ops, ctx for the object's life. NULL and errno: EINVAL, ENOMEM. */
@@ -196,6 +205,13 @@ int rp_links_accept(void *listen_ctx, struct rp_conn *c, const struct rp_endpoin
  */
 int rp_links_add_peer(struct rp_links *l, uint64_t node, struct rp_transport *t,
 	const struct rp_endpoint *endpoint, uint64_t now_ns);
+/**
+ * How the peer spreads flows over its shards, for dials that shall land in a link's range there:
+ * `place` (net/place.h; borrow, NULL: unknown), how many shards it has, and which of them own
+ * links.
+ */
+void rp_links_place_peer(struct rp_links *l, uint64_t node, const struct rp_place *place,
+	uint32_t shards, uint32_t owners);
 /** Closes the bundle (on_down REMOVED) and forgets the peer. */
 void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns);
 

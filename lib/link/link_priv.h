@@ -51,6 +51,7 @@ enum link_state {
 	LINK_FINISH,	/* accepted: challenge sent, finish awaited */
 	LINK_DECIDE,	/* accepted: proven, the lead's answer awaited */
 	LINK_DIALING,	/* dialed: on_open awaited */
+	LINK_SECURING,	/* dialed: TLS is not open yet */
 	LINK_CHALLENGE, /* dialed: hello sent, challenge awaited */
 	LINK_VERDICT,	/* dialed: finish sent, verdict awaited */
 	LINK_PROVEN,	/* both: this link stands, the bundle does not yet */
@@ -68,7 +69,9 @@ struct link_conn {
 	uint32_t life;	/* which use of this slot it is: for tokens */
 	uint32_t bundle;
 	uint64_t deadline_ns;
-	struct rte_mbuf *rx;	      /* received, not yet cut */
+	struct rte_mbuf *rx;	      /* received, not yet cut; plain */
+	struct rp_tls_session *tls;   /* NULL: not (yet) */
+	struct rte_mbuf *cipher;      /* received, not yet decrypted */
 	bool rx_starved;	      /* no mbuf for the next frame: tried again by poll */
 	enum rp_link_refusal refusal; /* accepted: told after the finish */
 	struct link_hello hello;
@@ -117,6 +120,8 @@ struct link_peer {
 	struct rp_transport *transport;
 	struct rp_endpoint endpoint;
 	bool has_endpoint;
+	const struct rp_place *far_place;
+	uint32_t far_shards, far_owners;
 
 	bool up;
 	uint32_t bundle; /* that is up, or was last */
@@ -197,6 +202,17 @@ extern const struct rp_conn_events link_events;
 void link_handshake_fail(struct link_conn *c, enum rp_link_refusal why, uint64_t now_ns);
 /** The lead's word on a dialer that has proved itself. False: the verdict could not be sent. */
 bool link_handshake_verdict(struct link_conn *c, enum rp_link_refusal refusal, uint64_t now_ns);
+
+/* secure.c */
+/** TLS from here on; the accepting side is in LINK_PREAMBLE. 0 or -ENOMEM. */
+int link_secure_begin(struct link_conn *c);
+void link_secure_end(struct link_conn *c);
+/** Decrypts what has come into c->rx. 0; -ENOBUFS: again later; -EPIPE: closed; else it failed. */
+int link_secure_pump(struct link_conn *c, uint64_t now_ns);
+/** take `chain`; the same encrypted, or NULL: no buffers, and the connection is of no use more. */
+struct rte_mbuf *link_secure_seal(struct link_conn *c, struct rte_mbuf *chain);
+/** Zeros for a plain connection. False: there is none. */
+bool link_secure_binding(const struct link_conn *c, uint8_t binding[LINK_BINDING_BYTES]);
 
 /* line.c */
 /** The line, made where it is not known; NULL: no memory. */

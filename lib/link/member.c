@@ -113,6 +113,20 @@ static void refuse_open(struct rp_links *l, const struct rp_link_msg *m, uint64_
 	tell_lead(l, &failed, now_ns);
 }
 
+/* Where the link's frames are at home at the other end: any shard of its range that owns links. */
+static void aim(const struct link_peer *p, uint8_t link, struct rp_conn_options *options)
+{
+	uint32_t k = p->links->config.per_peer, in_range = 0;
+
+	if (!p->far_place)
+		return;
+	for (uint32_t s = 0; s < p->far_shards; s++)
+		if (s * k / p->far_shards == link)
+			in_range |= 1u << s;
+	options->far_place = p->far_place;
+	options->far_shards = in_range & p->far_owners ? in_range & p->far_owners : p->far_owners;
+}
+
 static void on_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t now_ns)
 {
 	struct link_peer *p = link_peer_of(l, m->node);
@@ -127,6 +141,7 @@ static void on_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t no
 	}
 	if (options.ecn == RP_ECN_INSIST && (m->flags & LINK_MSG_ECN_ASK))
 		options.ecn = RP_ECN_ASK;
+	aim(p, m->link, &options);
 	link_line_attach(line, c, m->bundle, now_ns);
 	c->state = LINK_DIALING;
 	c->hello.epoch = m->epoch;
@@ -233,7 +248,7 @@ static void on_up(struct rp_links *l, const struct rp_link_msg *m, uint64_t now_
 	for (unsigned j = 0; j < l->config.per_peer && p->up && p->bundle == m->bundle; j++) {
 		struct link_conn *c = p->lines[j] ? p->lines[j]->conn : NULL;
 
-		if (!c || c->state != LINK_UP || !c->rx)
+		if (!c || c->state != LINK_UP || (!c->rx && !c->cipher))
 			continue;
 		link_conn_enter(c);
 		link_line_receive(c, now_ns);

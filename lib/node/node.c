@@ -21,6 +21,9 @@
 #include <port/eal.h>
 #include <port/tap.h>
 #include <shard/shard.h>
+#include <tls/tls.h>
+
+#include "node_priv.h"
 
 /** Data room of a message's buffer, and of a header's: the largest header, or a reference's
  * nothing. */
@@ -47,6 +50,8 @@ struct rp_node {
 	uint64_t id, boot;
 	uint8_t *secret, *secret_previous;
 	size_t secret_length, secret_previous_length;
+	/* Of links, one of each a shard. */
+	struct rp_tls_config *tls_client[RP_SHARDS_MAX], *tls_server[RP_SHARDS_MAX];
 	bool eal_started, launched;
 	struct rte_mempool *queue_pool, *frame_pool, *tap_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
@@ -125,12 +130,34 @@ static int make_identity(struct rp_node *n, const struct failure *f)
 	return 0;
 }
 
+static int node_tls_create(struct rp_node *n, const struct failure *f)
+{
+	int rc = node_tls_load(
+		n->conf, n->shards, n->tls_client, n->tls_server, f->error, f->error_size);
+
+	return rc == 0 ? 0 : fail(f, RP_EXIT_START, NULL);
+}
+
 /* ---- sizes ---- */
 
 /* Shards with links, which have stacks on the ports: in their order they poll the queues. */
 static uint64_t stack_shards(const struct rp_conf *conf, uint32_t shards)
 {
-	return 1ull << (shards > 1 && conf->links.skip_shard_zero ? 1 : 0);
+	uint32_t k = conf->links.per_peer, all = UINT32_MAX >> (32 - shards);
+	uint64_t mask = 1ull << (shards > 1 && conf->links.skip_shard_zero ? 1 : 0);
+	bool hardware = false;
+
+	for (unsigned i = 0; i < conf->ports_count; i++)
+		hardware |= rp_port_needs_pci(conf->ports[i].device);
+	/* A device without queues to spread over costs a ring a packet, and one link gains nothing.
+	 */
+	if (conf->ports_count == 0 || (k == 1 && !hardware))
+		return mask;
+	for (uint32_t j = 0; j < k; j++)
+		for (uint32_t slot = 0; slot < shards; slot++)
+			mask |= 1ull << rp_link_place(
+					slot, j, k, shards, all, conf->links.skip_shard_zero);
+	return mask;
 }
 
 static enum rp_port_choice port_choice(uint32_t tri)
@@ -370,8 +397,17 @@ static void static_neighbours(struct rp_node *n, uint32_t port, struct rp_net_co
 	net->static_neighbours = out;
 }
 
+static void record_address(struct rp_node *n, uint32_t port, const union rp_ip *ip)
+{
+	_Static_assert(sizeof(n->record.rss_key) == RP_PLACE_KEY_BYTES, "one key");
+	n->record.tcp = rp_ip_to_endpoint(ip, n->conf->links.listen);
+	memcpy(n->record.rss_key, rp_place_key_default, sizeof(n->record.rss_key));
+	n->record.rss_table_size = n->place[port]->table_size;
+	n->record.rss_shards = (uint32_t)stack_shards(n->conf, n->shards);
+}
+
 /* Where peers find this node: the first address that they can reach from another link as well. */
-static void record_endpoint(struct rp_node *n, const struct rp_net_interface *i)
+static void record_endpoint(struct rp_node *n, uint32_t port, const struct rp_net_interface *i)
 {
 	for (unsigned k = 0; k < RP_NET_ADDRESSES_MAX && n->record.tcp.family == 0; k++) {
 		const union rp_ip *ip = &i->addresses[k].ip;
@@ -379,7 +415,7 @@ static void record_endpoint(struct rp_node *n, const struct rp_net_interface *i)
 		if (ip->q[1] == 0 && ip->q[0] == 0)
 			return;
 		if (!rp_ip_is_link_local(ip))
-			n->record.tcp = rp_ip_to_endpoint(ip, n->conf->links.listen);
+			record_address(n, port, ip);
 	}
 }
 
@@ -410,7 +446,7 @@ static void tcp_config(struct rp_node *n, uint32_t port, struct rp_tcp_config *t
 	t->net.mld = true;
 	interface_addresses(p, &t->net.iface);
 	static_neighbours(n, port, &t->net);
-	record_endpoint(n, &t->net.iface);
+	record_endpoint(n, port, &t->net.iface);
 }
 
 /* How appliances talk to each other: their loops answer within a millisecond. */
@@ -440,7 +476,8 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 		.shard = shard,
 		.shards = n->shards,
 		.link_shard = n->link_shard,
-		.link_shards = n->port_count > 0 || n->ktcp ? 1u << n->link_shard : 0,
+		.link_shards =
+			n->port_count > 0 || n->ktcp ? (uint32_t)stack_shards(c, n->shards) : 0,
 		.listen_port = c->links.listen,
 		.links = {.node = n->id,
 			.boot = n->boot,
@@ -457,6 +494,9 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.peer_queue_frames = c->links.peer_queue_frames,
 			.peers_max = c->limits.peers,
 			.handshakes_max = c->limits.handshakes,
+			.tls_client = n->tls_client[shard],
+			.tls_server = n->tls_server[shard],
+			.data_pool = n->queue_pool,
 			.pool = n->frame_pool},
 		.deliver = {.node = n->id,
 			.shard = shard,
@@ -487,9 +527,8 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS},
 	};
 	memcpy(e->links.cluster_uuid, n->cluster_uuid, RP_UUID_BYTES);
-	/* The others' frames lie in the link shard's queue; together they leave it room of its own.
-	 */
-	if (shard != n->link_shard) {
+	/* What other shards post lies in a link's queue; together they leave its owner room. */
+	if (e->link_shards != 1u << shard && n->shards > 1) {
 		e->deliver.peer_frames_max =
 			RP_MAX(c->links.peer_queue_frames * 3 / 4 / (n->shards - 1), 64u);
 		e->deliver.peer_budget_bytes = 16u << 20;
@@ -597,6 +636,24 @@ static uint64_t port_shards(const struct rp_node *n)
 	return polling;
 }
 
+/* How a flow comes to the shard that owns its link, for people. */
+static const char *placement_of(const struct rp_node *n)
+{
+	uint32_t stacks = (uint32_t)__builtin_popcountll(stack_shards(n->conf, n->shards));
+	struct rp_port_info info;
+
+	if (n->port_count == 0)
+		return n->ktcp ? "kernel" : "";
+	if (stacks == 1)
+		return "one shard";
+	for (uint32_t p = 0; p < n->port_count; p++) {
+		rp_port_info(n->ports[p], &info);
+		if (!(info.flags & RP_PORT_RSS) || info.queues < stacks)
+			return "hand-over";
+	}
+	return "rss";
+}
+
 static int create_ctl(struct rp_node *n, const struct failure *f)
 {
 	struct rp_ctl_config c = {
@@ -611,6 +668,7 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.secret_previous = n->secret_previous,
 		.secret_previous_length = n->secret_previous_length,
 		.transport_tcp = n->port_count > 0,
+		.placement = placement_of(n),
 		.transport_ktcp = n->ktcp != NULL,
 		.xcore = n->xcore,
 		.clock = &n->clock,
@@ -642,7 +700,8 @@ static int create_all(struct rp_node *n, bool shards_float, const struct failure
 	if (n->plan.over_tcp && n->conf->ports_count == 0)
 		return fail(
 			f, RP_EXIT_CONF, "links.transport: tcp needs a port; configure ports[]");
-	if (make_identity(n, f) != 0 || start_eal(n, shards_float, f) != 0)
+	if (make_identity(n, f) != 0 || node_tls_create(n, f) != 0 ||
+		start_eal(n, shards_float, f) != 0)
 		return -1;
 	rp_clock_init(&n->clock, 5 * RP_NS_PER_MS);
 	if (create_pools(n, f) != 0 || create_ports(n, f) != 0 || create_rings(n, f) != 0)
@@ -744,6 +803,10 @@ void rp_node_destroy(struct rp_node *n)
 	rte_mempool_free(n->tap_pool);
 	if (n->eal_started)
 		rp_eal_stop();
+	for (uint32_t s = 0; s < RP_SHARDS_MAX; s++) {
+		rp_tls_config_unref(n->tls_client[s]);
+		rp_tls_config_unref(n->tls_server[s]);
+	}
 	free(n->secret);
 	free(n->secret_previous);
 	free(n);

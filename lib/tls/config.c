@@ -180,6 +180,7 @@ static int config_setup(struct rp_tls_config *c, const struct rp_tls_params *p, 
 	if (ret != 0)
 		return ret;
 	*what = "configuration";
+	mbedtls_ssl_conf_export_keys_ext_cb(&c->ssl, tls_session_keys, c);
 	mbedtls_ssl_conf_renegotiation(&c->ssl, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
 	ret = config_set_alpn(c, p->alpn);
 	if (ret != 0)

@@ -16,7 +16,8 @@
 struct rp_tls_session {
 	struct rp_tls_config *config;
 	mbedtls_ssl_context ssl;
-	bool open, failed, closed, no_memory;
+	bool open, failed, closed, no_memory, bound;
+	uint8_t binding[RP_TLS_BINDING_BYTES];
 	int failure; /* -errno of a failed session */
 	uint8_t address[16];
 	size_t address_length; /* the peer must show this address; 0: none */
@@ -156,10 +157,33 @@ static bool session_has_address(const struct rp_tls_session *s, const mbedtls_x5
 	return false;
 }
 
+/* RFC 5705 4, RFC 9266 3: the exporter without a context, of the master secret and both randoms. */
+int tls_session_keys(void *config, const unsigned char *master, const unsigned char *keys,
+	size_t mac_length, size_t key_length, size_t iv_length,
+	const unsigned char client_random[32], const unsigned char server_random[32],
+	mbedtls_tls_prf_types prf)
+{
+	struct rp_tls_session *s = ((struct rp_tls_config *)config)->shaking;
+	uint8_t seed[64];
+
+	(void)keys, (void)mac_length, (void)key_length, (void)iv_length;
+	if (!s)
+		return 0;
+	memcpy(seed, client_random, 32);
+	memcpy(seed + 32, server_random, 32);
+	s->bound = mbedtls_ssl_tls_prf(prf, master, 48, "EXPORTER-Channel-Binding", seed,
+			   sizeof(seed), s->binding, sizeof(s->binding)) == 0;
+	return 0;
+}
+
 static int session_handshake(struct rp_tls_session *s)
 {
 	const mbedtls_x509_crt *crt;
-	int ret = mbedtls_ssl_handshake(&s->ssl);
+	int ret;
+
+	s->config->shaking = s;
+	ret = mbedtls_ssl_handshake(&s->ssl);
+	s->config->shaking = NULL;
 
 	if (ret == MBEDTLS_ERR_SSL_WANT_READ || ret == MBEDTLS_ERR_SSL_WANT_WRITE)
 		return -EAGAIN;
@@ -262,6 +286,14 @@ const char *rp_tls_peer_cn(const struct rp_tls_session *s)
 const char *rp_tls_suite(const struct rp_tls_session *s)
 {
 	return s->open ? mbedtls_ssl_get_ciphersuite(&s->ssl) : NULL;
+}
+
+bool rp_tls_binding(const struct rp_tls_session *s, uint8_t out[RP_TLS_BINDING_BYTES])
+{
+	if (!s->open || !s->bound)
+		return false;
+	memcpy(out, s->binding, RP_TLS_BINDING_BYTES);
+	return true;
 }
 
 const char *rp_tls_error(const struct rp_tls_session *s)

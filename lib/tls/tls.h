@@ -97,5 +97,11 @@ const char *rp_tls_alpn(const struct rp_tls_session *session);
 const char *rp_tls_peer_cn(const struct rp_tls_session *session);
 /** "TLS-ECDHE-..." once open. */
 const char *rp_tls_suite(const struct rp_tls_session *session);
+#define RP_TLS_BINDING_BYTES 32
+/**
+ * What only the two ends of this connection know (RFC 9266, the exporter with the label
+ * "EXPORTER-Channel-Binding"), once open. False: not open, or there is none.
+ */
+bool rp_tls_binding(const struct rp_tls_session *session, uint8_t out[RP_TLS_BINDING_BYTES]);
 /** Why it failed, "" while it has not. */
 const char *rp_tls_error(const struct rp_tls_session *session);

@@ -12,6 +12,12 @@
 
 #define TLS_SUITES_MAX 8
 
+/* mbedtls_ssl_export_keys_ext_t; the context is the configuration. */
+int tls_session_keys(void *config, const unsigned char *master, const unsigned char *keys,
+	size_t mac_length, size_t key_length, size_t iv_length,
+	const unsigned char client_random[32], const unsigned char server_random[32],
+	mbedtls_tls_prf_types prf);
+
 struct rp_tls_config {
 	unsigned refs;
 	bool server;
@@ -25,5 +31,6 @@ struct rp_tls_config {
 	int (*entropy_fn)(void *ctx, uint8_t *out, size_t length);
 	void *entropy_ctx;
 	int suites[TLS_SUITES_MAX + 1];
-	const char **alpn; /* one block: pointers, then texts */
+	const char **alpn;		/* one block: pointers, then texts */
+	struct rp_tls_session *shaking; /* whose handshake runs now: mbedtls tells no session */
 };

@@ -132,6 +132,11 @@ struct rp_xmsg_peer {
 	uint8_t tcp_family, ktcp_family;
 	uint16_t tcp_port, ktcp_port;
 	uint8_t tcp_addr[16], ktcp_addr[16];
+	/* How it spreads flows (net/place.h); table_size 0: unknown. */
+	uint8_t shards;
+	uint16_t table_size;
+	uint32_t owners; /**< a bit of each shard that owns links */
+	uint8_t rss_key[40];
 };
 
 const char *rp_xmsg_type_name(enum rp_xmsg_type type);

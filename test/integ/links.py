@@ -5,12 +5,16 @@
 PORT is memif, vhost or none (kernel sockets). Nodes of four shards with k = 1, 2 and 4: the bundle is up
 with all its links, messages of many queues keep their order, and a node with another k is refused with the reason."""
 import json
+import os
+import shutil
 import subprocess
 import sys
 import uuid
 
 from cluster import Cluster, need, wait_until
+from trust import make_certificates
 
+SHARDS = 4
 QUEUES = 12
 MESSAGES = 10
 
@@ -44,14 +48,36 @@ def order_is_kept(a, b):
         w.stop()
 
 
-def bundle(binaries, port, k):
-    print(f"k = {k} over {port}")
-    with Cluster(binaries, port=None if port == "none" else port, config=config(k)) as c:
+class SecureCluster(Cluster):
+    """Links over TLS: an authority, and a certificate of it for all."""
+
+    def __enter__(self):
+        for name in ("good", "bad"):
+            path = os.path.join(self.dir, name)
+            os.mkdir(path)
+            make_certificates(path)
+        for n in self.nodes:
+            path = os.path.join(self.dir, "good")
+            # gRPC between them stays plain, so only links meet the other authority.
+            n.extra["tls"] = (f"{{peer_cert_file: {path}/node.pem, peer_key_file: {path}/node.key, "
+                              f"peer_ca_file: {path}/ca.pem}}")
+            n.extra["links"] = {**n.extra["links"], "tls": "on"}
+        return super().__enter__()
+
+
+def bundle(binaries, port, k, kind=Cluster):
+    print(f"k = {k} over {port}" + (", TLS" if kind is SecureCluster else ""))
+    with kind(binaries, port=None if port == "none" else port, config=config(k)) as c:
         a, b = c.nodes
         c.join()
         for n in c.nodes:
             (link,) = links_of(n)
             assert link["state"] == "up" and len(link["shards"]) == k, link
+            # Each link lies in its range of shards, at both ends, where all shards have stacks.
+            if link["placement"] in ("rss", "hand-over"):
+                assert [s * k // SHARDS for s in link["shards"]] == list(range(k)), link
+            else:
+                assert len(set(link["shards"])) == 1, link
         done = [n.stats("ringpost_link_handshakes_done")["link_handshakes_done"] for n in c.nodes]
         assert done == [k, k], done
         before = [n.stats() for n in c.nodes]
@@ -63,7 +89,7 @@ def bundle(binaries, port, k):
                     for x, y in zip(before, after))
         assert streamed == QUEUES * MESSAGES and unary == 0, (streamed, unary)
         print(f"  {streamed} messages of {QUEUES} queues by streams, in order; links on shards",
-              [link["shards"] for n in c.nodes for link in links_of(n)])
+              [link["shards"] for n in c.nodes for link in links_of(n)], links_of(a)[0]["placement"])
 
 
 def another_k(binaries, port):
@@ -87,6 +113,21 @@ def another_k(binaries, port):
         c.nodes[0].etcdctl("put", "/q/k/producer/one", "one")
         w.wait("one", 20)
         print("  refused:", [link["last_refusal"] for n in c.nodes for link in links_of(n)])
+
+
+def another_authority(binaries, port):
+    print("a certificate of another authority is refused")
+    with SecureCluster(binaries, port=None if port == "none" else port, config=config(2)) as c:
+        c.nodes[1].stop()
+        path = os.path.join(c.dir, "bad")
+        c.nodes[1].extra["tls"] = (f"{{peer_cert_file: {path}/node.pem, peer_key_file: {path}/node.key, "
+                                   f"peer_ca_file: {path}/ca.pem}}")
+        c.nodes[1].start()
+        for n in c.nodes:
+            wait_until("it answers", 60, n.ready)
+        wait_until("the dialer knows why", 30, lambda: any(
+            link["last_refusal"].startswith("TLS") for n in c.nodes for link in links_of(n)))
+        assert all(link["state"] != "up" for n in c.nodes for link in links_of(n))
 
 
 def stranger(binaries, port):
@@ -114,6 +155,9 @@ def main():
         bundle(binaries, port, k)
     another_k(binaries, port)
     stranger(binaries, port)
+    if shutil.which("openssl"):
+        bundle(binaries, port, 2, SecureCluster)
+        another_authority(binaries, port)
 
 
 if __name__ == "__main__":

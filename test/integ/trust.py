@@ -122,4 +122,5 @@ def main():
     print("trust holds")
 
 
-main()
+if __name__ == "__main__":
+    main()

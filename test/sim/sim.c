@@ -66,6 +66,7 @@ struct sim_node {
 	struct sim_shard shards[SIM_SHARDS_MAX];
 	struct rte_mempool *queue_pool, *frame_pool;
 	struct rp_impair impair;
+	struct rp_place place;
 	/* Messages on the rings, per shard: to it, and from it. */
 	uint32_t to_shard[SIM_SHARDS_MAX], to_control[SIM_SHARDS_MAX];
 	rp_repl_peer_id peers[SIM_NODES_MAX];
@@ -470,6 +471,19 @@ static void tcp_config(struct sim_node *n, struct rp_tcp_config *t)
 		t->secret[i] = (uint8_t)rp_rand_u64(&n->sim->rand);
 }
 
+/* Every shard may own links where stacks are on all of them. */
+static uint32_t stack_shards(const struct sim_options *o)
+{
+	if (o->stacks != SIM_STACKS_ONE)
+		return (1u << o->shards) - 1;
+	return o->shards > 1 ? 2 : 1;
+}
+
+static unsigned link_shard(const struct sim_options *o)
+{
+	return o->shards > 1 ? 1 : 0;
+}
+
 static void shard_new(struct sim_node *n, unsigned shard)
 {
 	static const uint8_t secret[32] = "thirty-two bytes of a secret...";
@@ -479,7 +493,9 @@ static void shard_new(struct sim_node *n, unsigned shard)
 		.shard = shard,
 		.shards = o->shards,
 		.link_shard = o->shards > 1 ? 1 : 0,
-		.link_shards = o->shards > 1 ? 2 : 1,
+		.link_shards = stack_shards(o),
+		.stack_shards = stack_shards(o),
+		.place = {&n->place},
 		.listen_port = 7400,
 		.links = {.node = n->id,
 			.boot = boot,
@@ -522,10 +538,15 @@ static void shard_new(struct sim_node *n, unsigned shard)
 			.producers_max = 4096},
 	};
 
-	if (shard == c.link_shard) {
+	if (c.link_shards >> shard & 1) {
 		c.port_count = 1;
+		if (o->stacks == SIM_STACKS_HAND_OVER && shard != c.link_shard) {
+			c.ports_foreign = 1;
+			c.queue_shard[0] = (uint8_t)c.link_shard;
+		}
 		tcp_config(n, &c.tcp[0]);
-	} else {
+	}
+	if (c.link_shards != 1u << shard && o->shards > 1) {
 		c.deliver.peer_frames_max = 4096 * 3 / 4 / (o->shards - 1);
 	}
 	n->sim->shard_ctx[n->index][shard] = (struct shard_ctx){n, shard};
@@ -560,6 +581,11 @@ static void node_new(struct sim *s, unsigned index)
 		.per_peer = s->options.links ? s->options.links : 1,
 		.shards = s->options.shards,
 		.tcp = {.family = 4, .port = 7400, .addr = {10, 0, 0, (uint8_t)(index + 1)}}};
+	memcpy(c.self.rss_key, rp_place_key_default, sizeof(c.self.rss_key));
+	c.self.rss_table_size = 64;
+	c.self.rss_shards = stack_shards(&s->options);
+	RP_ASSERT(rp_place_init_spread(
+			  &n->place, rp_place_key_default, 64, stack_shards(&s->options)) == 0);
 	c.pool = n->queue_pool;
 	c.repl.seed = rp_rand_u64(&s->rand);
 	n->control = rp_control_create(&c, &control_ops, n);
@@ -634,7 +660,8 @@ static void run_shard(struct sim_node *n, unsigned shard)
 	unsigned got;
 	bool busy = rp_engine_poll(e, n->sim->now_ns);
 
-	if (rp_engine_tcp(e, 0)) {
+	if (rp_engine_tcp(e, 0) && (n->sim->options.stacks != SIM_STACKS_HAND_OVER ||
+					   shard == link_shard(&n->sim->options))) {
 		while ((got = rp_engine_tx(e, 0, out, BURST)) > 0)
 			for (unsigned i = 0; i < got; i++)
 				transmit(n, out[i]);
@@ -720,6 +747,23 @@ static void on_dialled(struct sim_node *n, const struct event *e)
 	wake_control(n, n->sim->now_ns);
 }
 
+/* The device's queue, which is a shard's: by the hash of the flow where it spreads flows. */
+static unsigned queue_of(const struct sim_node *n, const struct rte_mbuf *frame)
+{
+	const uint8_t *p = rte_pktmbuf_mtod(frame, const uint8_t *), *ip = p + 14;
+	const uint8_t *ports = ip + (ip[0] & 15) * 4;
+	union rp_ip src, dst;
+	struct rp_place_flow flow = {.src = &src, .dst = &dst};
+
+	if (n->sim->options.stacks != SIM_STACKS_RSS || p[12] != 8 || p[13] != 0 || ip[9] != 6)
+		return link_shard(&n->sim->options);
+	src = rp_ip_from4(ip + 12);
+	dst = rp_ip_from4(ip + 16);
+	flow.src_port = (uint16_t)(ports[0] << 8 | ports[1]);
+	flow.dst_port = (uint16_t)(ports[2] << 8 | ports[3]);
+	return rp_place_shard_of(&n->place, &flow);
+}
+
 static void dispatch(struct sim *s, struct event *e)
 {
 	struct sim_node *n = &s->nodes[e->node];
@@ -738,7 +782,7 @@ static void dispatch(struct sim *s, struct event *e)
 		}
 		break;
 	case EVENT_FRAME: {
-		unsigned shard = s->options.shards > 1 ? 1 : 0;
+		unsigned shard = queue_of(n, e->frame);
 
 		rp_engine_rx(n->shards[shard].engine, 0, &e->frame, 1, s->now_ns);
 		wake_shard(n, shard, s->now_ns);

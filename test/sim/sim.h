@@ -24,9 +24,17 @@
 struct sim;
 struct sim_node;
 
+/** Which shards have stacks, and how packets come to them. */
+enum sim_stacks {
+	SIM_STACKS_ONE,	      /**< one shard has them all */
+	SIM_STACKS_RSS,	      /**< all shards, and the device spreads flows over them */
+	SIM_STACKS_HAND_OVER, /**< all shards, but one polls the device */
+};
+
 struct sim_options {
 	unsigned nodes, shards;
 	unsigned links; /**< k: links a peer; 0 = 1 */
+	enum sim_stacks stacks;
 	uint64_t seed;
 	struct rp_impair_spec network; /**< of each frame, on its way */
 	uint64_t call_delay_ns;	       /**< of a call between control engines, each way */

@@ -56,6 +56,7 @@ struct parameters {
 	double loss;
 	uint64_t cut_ns; /* the network is cut for so long, midway */
 	bool fallback, verbose;
+	enum sim_stacks stacks;
 };
 
 __attribute__((format(printf, 2, 3))) static void fault(struct run *r, const char *format, ...)
@@ -330,6 +331,7 @@ static bool run_seed(uint64_t seed, const struct parameters *p)
 		.nodes = p->nodes,
 		.shards = p->shards,
 		.links = p->links,
+		.stacks = p->stacks,
 		.seed = seed,
 		.network = {.drop = p->loss,
 			.duplicate = p->loss / 4,
@@ -423,6 +425,10 @@ int main(int argc, char **argv)
 			p.shards = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--links"))
 			p.links = (unsigned)strtoul(v, NULL, 10);
+		else if (!strcmp(argv[i - 1], "--stacks"))
+			p.stacks = !strcmp(v, "rss")	     ? SIM_STACKS_RSS
+				   : !strcmp(v, "hand-over") ? SIM_STACKS_HAND_OVER
+							     : SIM_STACKS_ONE;
 		else if (!strcmp(argv[i - 1], "--messages"))
 			p.messages = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--queues"))

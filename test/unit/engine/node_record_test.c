@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -17,6 +18,9 @@ static void a_record_comes_back_as_it_was(void **state)
 				      .ktcp = {.family = 6, .port = 7401, .addr = {0xfd, [15] = 1}},
 				      .per_peer = 1,
 				      .shards = 4,
+				      .rss_key = {1, 0xab, [39] = 0xff},
+				      .rss_table_size = 128,
+				      .rss_shards = 0xe,
 				      .draining = true,
 				      .name = "a;b",
 				      .client_url = "http://10.0.0.1:2379"},
@@ -28,6 +32,9 @@ static void a_record_comes_back_as_it_was(void **state)
 	assert_int_equal(rp_node_record_parse(&back, text, (size_t)n), 0);
 	assert_int_equal(back.boot, 99);
 	assert_int_equal(back.shards, 4);
+	assert_memory_equal(back.rss_key, r.rss_key, sizeof(r.rss_key));
+	assert_int_equal(back.rss_table_size, 128);
+	assert_int_equal(back.rss_shards, 0xe);
 	assert_true(back.draining);
 	assert_memory_equal(&back.tcp, &r.tcp, sizeof(r.tcp));
 	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));
@@ -54,6 +61,23 @@ static void what_does_not_parse_is_absent(void **state)
 	assert_int_equal(rp_node_record_parse(&r, "", 0), -EINVAL);
 }
 
+static void a_spread_that_does_not_parse_is_absent(void **state)
+{
+	static const char *const bad[] = {"", "00,128,3", "%s", "%s,128", "%s,127,3", "%s,1024,3",
+		"%s,0,3", "%s,128,0", "%s,128,3x", "%sf,128,3", "%.79s,128,3"};
+	char key[81], text[200], record[240];
+	struct rp_node_record r = {.node = 3};
+
+	memset(key, 'a', 80);
+	key[80] = 0;
+	for (size_t i = 0; i < RP_ARRAY_SIZE(bad); i++) {
+		snprintf(text, sizeof(text), bad[i], key);
+		snprintf(record, sizeof(record), "1;boot=5;rss=%s", text);
+		assert_int_equal(rp_node_record_parse(&r, record, strlen(record)), 0);
+		assert_int_equal(r.rss_table_size, 0);
+	}
+}
+
 static void endpoints(void **state)
 {
 	static const char *const bad[] = {"", ":", "1.2.3.4", "1.2.3.4:", "1.2.3.4:0",
@@ -73,6 +97,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_record_comes_back_as_it_was),
 		cmocka_unit_test(what_does_not_parse_is_absent),
+		cmocka_unit_test(a_spread_that_does_not_parse_is_absent),
 		cmocka_unit_test(endpoints),
 	};
 
