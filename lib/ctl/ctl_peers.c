@@ -274,6 +274,7 @@ static void peer_wishes(void *ctx)
 			p->want_hangup = false;
 			p->state = CTL_PEER_IDLE;
 			p->channel = NULL;
+			ctl_deliver_end(p);
 			rp_grpc_channel_destroy(channel);
 		}
 		if (p->want_dial && !p->channel) {
@@ -293,6 +294,7 @@ void ctl_peer_dial(void *ctx, rp_repl_peer_id peer, const char *address)
 		RP_ASSERT(p != NULL);
 		p->ctl = ctl;
 		p->id = peer;
+		rp_list_init(&p->deliver_open);
 		ctl->peers[peer] = p;
 	}
 	snprintf(p->address, sizeof(p->address), "%s", address);
@@ -414,6 +416,14 @@ void ctl_lease_ask(
 	free(message);
 }
 
+bool ctl_peer_is_foreign(struct ctl_peer *p)
+{
+	struct rp_node_record r;
+
+	return rp_control_node_get(p->ctl->control, p->node, &r) && r.tcp.family == 0 &&
+	       r.ktcp.family == 0;
+}
+
 int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token)
 {
 	struct ctl_peer *p = connected_peer(ctx, node);
@@ -423,6 +433,8 @@ int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t toke
 
 	if (!p)
 		return -ENOTCONN;
+	if (ctl_peer_is_foreign(p) && ctl_deliver_send(p, frame, token) == 0)
+		return 0;
 	message = rp_etcd_peer_encode_frame(frame, &length);
 	rc = start_call(
 		p, RP_ETCD_PEER_PATH_DELIVER_ONE, (struct rp_span){message, length}, token, true);
@@ -720,6 +732,7 @@ void ctl_peers_destroy(struct rp_ctl *ctl)
 		if (!p)
 			continue;
 		p->state = CTL_PEER_IDLE;
+		ctl_deliver_end(p);
 		rp_grpc_channel_destroy(p->channel);
 		free(p);
 		ctl->peers[i] = NULL;

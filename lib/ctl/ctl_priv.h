@@ -52,6 +52,10 @@ struct ctl_peer {
 	bool in_zone;		     /**< it is known to be in the zone of this node */
 	bool want_dial, want_hangup; /**< replication's wishes, carried out by a task */
 	uint32_t calls_open;
+	/** Deliver, to a peer that has no link; NULL: not open. */
+	struct rp_grpc_client_call *deliver;
+	struct rp_list deliver_open; /**< struct ctl_deliver: frames that are not answered */
+	bool no_deliver;	     /**< it serves DeliverOne only */
 };
 
 /** A call of ours to a peer, by a unary RPC. */
@@ -233,6 +237,15 @@ void ctl_lease_ask(
 	void *ctx, uint64_t node, int64_t lease, bool renew, rp_etcd_lease_fn done, void *done_ctx);
 int ctl_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
 extern const struct rp_etcd_peer_backend ctl_peer_backend;
+
+/** A peer that listens for no links, as its record says: its frames go by Deliver. */
+bool ctl_peer_is_foreign(struct ctl_peer *p);
+
+/* ctl_deliver.c */
+/** 0: rp_control_unary_result() follows. -ENOTSUP: DeliverOne is to be used. */
+int ctl_deliver_send(struct ctl_peer *p, struct rp_span frame, uint64_t token);
+/** The channel goes: what is not answered has failed. */
+void ctl_deliver_end(struct ctl_peer *p);
 
 /* ctl_prove.c, pure */
 struct ctl_proof_input {

@@ -102,6 +102,7 @@ static const struct service_method peer_methods[] = {
 	{RP_ETCD_PEER_PATH_APPLY, RP_GRPC_UNARY, &etcd_apply_ops, false},
 	{RP_ETCD_PEER_PATH_SYNC, RP_GRPC_UNARY, &etcd_sync_ops, false},
 	{RP_ETCD_PEER_PATH_DELIVER_ONE, RP_GRPC_UNARY, &etcd_deliver_one_ops, false},
+	{RP_ETCD_PEER_PATH_DELIVER, RP_GRPC_BIDI, &etcd_deliver_ops, false},
 	{RP_ETCD_PEER_PATH_LEASE, RP_GRPC_UNARY, &etcd_peer_lease_ops, true},
 };
 
@@ -204,6 +205,7 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	etcd_contests_free(e);
 	etcd_auth_free(e);
 	etcd_table_clear(&e->calls);
+	etcd_table_clear(&e->delivers);
 	etcd_table_clear(&e->consumers);
 	etcd_table_clear(&e->identities);
 	free(e->kvs);

@@ -103,6 +103,8 @@ struct rp_etcd {
 
 	uint64_t token_last;
 	struct etcd_table calls;    /**< struct etcd_call by token */
+	struct etcd_table delivers; /**< frames of Deliver that are not answered */
+	uint64_t deliver_last;
 	struct rp_list waiting;	    /**< struct etcd_call: the ring had no room */
 	struct rp_list compactions; /**< struct etcd_call: wait for memory to be freed */
 	uint32_t waiting_count;
@@ -475,7 +477,14 @@ extern const struct rp_grpc_call_ops etcd_member_add_ops, etcd_member_list_ops, 
 	etcd_member_update_ops, etcd_member_promote_ops, etcd_defragment_ops, etcd_move_leader_ops,
 	etcd_downgrade_ops, etcd_snapshot_ops;
 extern const struct rp_grpc_call_ops etcd_prove_ops, etcd_apply_ops, etcd_sync_ops,
-	etcd_deliver_one_ops, etcd_peer_lease_ops;
+	etcd_deliver_one_ops, etcd_deliver_ops, etcd_peer_lease_ops;
+/** NULL: the connection has not proved itself, and the call is refused. */
+const struct etcd_conn *etcd_peer_is_proved(struct rp_etcd *e, struct rp_grpc_call *call);
+/** Tokens of frames that came by Deliver. */
+#define ETCD_DELIVER_FLAG (1ull << 61)
+/** False: the token is not one of them. A status other than 0 is why there is no answer. */
+bool etcd_deliver_answer(
+	struct rp_etcd *e, uint64_t token, struct rp_span answer, int status, const char *text);
 int etcd_http_register(struct rp_etcd *e);
 /** Status.errors and /health: alarms as etcd prints them. */
 bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size);

@@ -62,7 +62,7 @@ static void on_prove(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 }
 
 /* The connection has proved itself; NULL: refused. */
-static const struct etcd_conn *peer_is_proved(struct rp_etcd *e, struct rp_grpc_call *call)
+const struct etcd_conn *etcd_peer_is_proved(struct rp_etcd *e, struct rp_grpc_call *call)
 {
 	struct etcd_conn *conn = rp_grpc_conn_user(rp_grpc_call_conn(call));
 
@@ -77,7 +77,7 @@ static const struct etcd_conn *peer_is_proved(struct rp_etcd *e, struct rp_grpc_
 static struct etcd_call *peer_call(
 	struct rp_etcd *e, struct rp_grpc_call *call, enum etcd_call_kind kind, uint64_t *node)
 {
-	const struct etcd_conn *conn = peer_is_proved(e, call);
+	const struct etcd_conn *conn = etcd_peer_is_proved(e, call);
 
 	if (!conn)
 		return NULL;
@@ -162,7 +162,7 @@ static void on_lease(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 
 	if (!m)
 		return;
-	if (peer_is_proved(e, call)) {
+	if (etcd_peer_is_proved(e, call)) {
 		t = lease_time(e, m->lease, m->renew);
 		answer.state = (Ringpost__V1__LeaseState)t.state;
 		answer.ttl_s = t.ttl_s;
@@ -202,10 +202,13 @@ static struct etcd_call *peer_find(struct rp_etcd *e, uint64_t token)
 
 void rp_etcd_peer_answer(struct rp_etcd *e, uint64_t token, struct rp_span answer)
 {
-	struct etcd_call *c = peer_find(e, token);
+	struct etcd_call *c;
 	size_t length;
 	void *message;
 
+	if (etcd_deliver_answer(e, token, answer, 0, ""))
+		return;
+	c = peer_find(e, token);
 	if (!c)
 		return;
 	if (c->kind != ETCD_CALL_DELIVER_ONE) {
@@ -219,8 +222,11 @@ void rp_etcd_peer_answer(struct rp_etcd *e, uint64_t token, struct rp_span answe
 
 void rp_etcd_peer_fail(struct rp_etcd *e, uint64_t token, int grpc_status, const char *text)
 {
-	struct etcd_call *c = peer_find(e, token);
+	struct etcd_call *c;
 
+	if (etcd_deliver_answer(e, token, (struct rp_span){0}, grpc_status, text))
+		return;
+	c = peer_find(e, token);
 	if (c)
 		etcd_call_fail(c, grpc_status, text);
 }

@@ -28,6 +28,7 @@ struct rp_etcd_lease_time;
 #define RP_ETCD_PEER_PATH_APPLY "/ringpost.v1.Peer/Apply"
 #define RP_ETCD_PEER_PATH_SYNC "/ringpost.v1.Peer/Sync"
 #define RP_ETCD_PEER_PATH_DELIVER_ONE "/ringpost.v1.Peer/DeliverOne"
+#define RP_ETCD_PEER_PATH_DELIVER "/ringpost.v1.Peer/Deliver"
 #define RP_ETCD_PEER_PATH_LEASE "/ringpost.v1.Peer/Lease"
 
 /** Prove: who calls, and a step of the handshake, opaque here. */
