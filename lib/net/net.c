@@ -396,11 +396,14 @@ static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct r
 		(uint64_t)src + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
 
 	ip_fill(net, ip, NET_PROTO_TCP, s->ecn, src, dst, (uint16_t)(l4_length + sizeof(*ip)));
-	if (net->iface.tx_csum_tcp) {
+	if (net->iface.tx_csum_tcp || m->ol_flags & RTE_MBUF_F_TX_TCP_SEG) {
 		m->l2_len = NET_ETH_BYTES;
 		m->l3_len = sizeof(*ip);
 		m->l4_len = s->tcp_length;
 		m->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_TCP_CKSUM;
+		/* A length is added to the sum for each segment that is cut. */
+		if (m->ol_flags & RTE_MBUF_F_TX_TCP_SEG)
+			pseudo += (uint16_t)~rte_cpu_to_be_16(l4_length);
 		*checksum = rp_csum_fold(pseudo);
 	} else {
 		*checksum = (uint16_t)~rp_csum_fold(rp_csum_add(pseudo, s->sum));
@@ -445,11 +448,14 @@ static RP_APART void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh,
 	};
 
 	ip6_fill(ip, &meta, local, s->remote, l4_length);
-	if (net->iface.tx_csum_tcp) {
+	if (net->iface.tx_csum_tcp || m->ol_flags & RTE_MBUF_F_TX_TCP_SEG) {
 		m->l2_len = NET_ETH_BYTES;
 		m->l3_len = NET_IP6_BYTES;
 		m->l4_len = s->tcp_length;
 		m->ol_flags |= RTE_MBUF_F_TX_IPV6 | RTE_MBUF_F_TX_TCP_CKSUM;
+		/* A length is added to the sum for each segment that is cut. */
+		if (m->ol_flags & RTE_MBUF_F_TX_TCP_SEG)
+			pseudo += (uint16_t)~rte_cpu_to_be_16(l4_length);
 		*checksum = rp_csum_fold(pseudo);
 	} else {
 		*checksum = (uint16_t)~rp_csum_fold(rp_csum_add(pseudo, s->sum));

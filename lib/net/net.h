@@ -123,6 +123,7 @@ struct rp_net_interface {
 	bool rx_csum;
 	bool tx_csum_ip;  /**< the device fills in the IPv4 header checksum */
 	bool tx_csum_tcp; /**< the device completes the TCP checksum from the pseudo header's */
+	bool tx_tso; /**< the port cuts packets of which the mbuf has TCP_SEG set, and tso_segsz */
 };
 
 struct rp_net_config {

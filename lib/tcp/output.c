@@ -440,6 +440,106 @@ static bool out_burst_ends(const struct tcp_conn *c, const struct tseg *t, uint3
 	       rp_seq_gt(tseg_end(t) + want, c->snd_una + c->snd_wnd);
 }
 
+/* Most segments, and mbufs, of a super-segment: its length fits in the 16 bits of IP. */
+#define OUT_SUPER_SEGMENTS 44
+#define OUT_SUPER_MBUFS 48
+
+/*
+ * How many segments from `t` on may go as one, for the device to cut: all that could go now one by
+ * one, full but for the last, without flags of their own.
+ */
+static unsigned out_super_count(
+	const struct tcp_conn *c, const struct tseg *t, uint32_t flight, uint32_t quantum)
+{
+	uint32_t bytes = 0, most = RP_MIN(quantum, (uint32_t)OUT_SUPER_SEGMENTS * c->mss),
+		 mbufs = 0;
+	const uint32_t end = c->snd_una + c->snd_wnd;
+	unsigned n = 0;
+
+	most = RP_MIN(most, 65535u - rp_net_overhead(&c->key.remote) - TCP_OPTIONS_MAX);
+	if (tcp_sack_owed(c) || c->ecn & TCP_ECN_CWR)
+		return 0;
+	for (;;) {
+		bytes += t->length;
+		mbufs += t->payload ? t->payload->nb_segs : 0;
+		if (t->length == 0 || t->length > c->mss || bytes > most ||
+			mbufs > OUT_SUPER_MBUFS || t->flags & ~(TSEG_SUM | TSEG_OWNED) ||
+			flight + bytes > c->cwnd || rp_seq_gt(tseg_end(t), end))
+			return n;
+		n++;
+		if (t->length < c->mss || t->link.next == &c->segs)
+			return n;
+		t = tseg_of_link(t->link.next);
+	}
+}
+
+/*
+ * The payloads of `n` segments behind the headers in `m`, by references of its own: a chain that is
+ * in flight already must not change. False: a buffer is missing.
+ */
+static bool out_super_payload(struct tcp_conn *c, struct tseg *t, unsigned n, struct rte_mbuf *m)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *tail = m;
+
+	for (; n > 0; n--, t = tseg_of_link(t->link.next)) {
+		struct rte_mbuf *p =
+			tcp_mbuf_slice(s->net_config.header_pool, t->payload, t->offset, t->length);
+
+		if (!p)
+			return out_starved(s) != NULL;
+		tail->next = p;
+		m->nb_segs = (uint16_t)(m->nb_segs + p->nb_segs);
+		m->pkt_len += t->length;
+		while (tail->next)
+			tail = tail->next;
+	}
+	return true;
+}
+
+/* Sends `n` segments as one. False: no buffer. */
+static bool out_super(
+	struct tcp_conn *c, struct tseg *t, unsigned n, uint32_t flight, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *m = out_alloc(s);
+	struct tseg *last = t, *next = t;
+	uint8_t flags, ecn = RP_NET_ECN_NONE;
+	uint32_t seq = t->seq;
+	unsigned options;
+
+	if (!m)
+		return false;
+	for (unsigned i = 1; i < n; i++) {
+		flight += last->length;
+		last = tseg_of_link(last->link.next);
+	}
+	c->burst_ends = out_burst_ends(c, last, flight);
+	options = tcp_options_build_plain(c, out_options(m), now_ns);
+	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
+	m->pkt_len = m->data_len;
+	if (!out_super_payload(c, t, n, m)) {
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	flags = out_flags(c, last);
+	if (c->ecn)
+		ecn = tcp_ecn_output(c, t, &flags);
+	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
+	for (unsigned i = 0; i < n; i++) {
+		t = next;
+		next = i + 1 < n ? tseg_of_link(t->link.next) : NULL;
+		out_account(c, t, now_ns);
+	}
+	out_acked(c, 0);
+	m->tso_segsz = c->mss;
+	m->ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
+	s->counters->tx_segments += n - 1;
+	s->counters->tx_super++;
+	out_segment(s, c->neigh, &c->key, m, options, 0, ecn, now_ns);
+	return true;
+}
+
 /* What is in flight fills the window, or half of it in slow start (RFC 7661 4.3). */
 static void out_limited(struct tcp_conn *c)
 {
@@ -450,7 +550,9 @@ static void out_limited(struct tcp_conn *c)
 
 static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 {
+	const bool tso = tcp_stack_of(c)->net_config.iface.tx_tso;
 	uint32_t quantum = TCP_QUANTUM_BYTES;
+	unsigned super;
 	struct tseg *t;
 
 	if (c->next_unsent)
@@ -470,8 +572,14 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 			out_limited(c);
 			return OUT_DONE;
 		}
-		c->burst_ends = quantum < TCP_QUANTUM_BYTES && out_burst_ends(c, t, flight);
-		sent = tcp_xmit(c, t, now_ns);
+		if (tso && t->length == c->mss &&
+			(super = out_super_count(c, t, flight, quantum)) > 1) {
+			sent = out_super(c, t, super, flight, now_ns);
+			span = c->snd_nxt - t->seq;
+		} else {
+			c->burst_ends = quantum < TCP_QUANTUM_BYTES && out_burst_ends(c, t, flight);
+			sent = tcp_xmit(c, t, now_ns);
+		}
 		c->burst_ends = false;
 		if (!sent)
 			return OUT_BLOCKED;

@@ -296,6 +296,65 @@ static bool frame_mark(struct sim *s, struct sim_frame_info *f, uint8_t *data)
 	return true;
 }
 
+static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m);
+
+static void store16(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t)(v >> 8);
+	p[1] = (uint8_t)v;
+}
+
+/* Lengths, numbers, flags and checksums of a segment cut at `offset`, as a device makes them. */
+static void super_segment(
+	const struct rte_mbuf *m, uint8_t *f, uint32_t offset, uint32_t length, bool last)
+{
+	uint8_t *ip = f + m->l2_len, *tcp = ip + m->l3_len;
+	uint32_t l4 = length - m->l2_len - m->l3_len, seq = load32(tcp + 4) + offset, sum;
+	bool six = ip[0] >> 4 == 6;
+
+	store16(tcp + 4, seq >> 16);
+	store16(tcp + 6, seq);
+	tcp[13] &= last ? 0xff : 0xf6;
+	tcp[13] &= offset ? 0x7f : 0xff;
+	store16(ip + (six ? 4 : 2), six ? l4 : l4 + m->l3_len);
+	if (!six) {
+		store16(ip + 10, 0);
+		store16(ip + 10, ~slow_sum(ip, m->l3_len, 0));
+	}
+	store16(tcp + 16, 0);
+	sum = slow_sum(six ? ip + 8 : ip + 12, six ? 32 : 8, 6 + l4);
+	store16(tcp + 16, ~slow_sum(tcp, l4, sum));
+}
+
+/* Cuts a super-segment; take. The pseudo header's sum in it must be as devices want it. */
+static void super_out(struct sim *s, unsigned from, struct rte_mbuf *m)
+{
+	static uint8_t data[70000], f[16384];
+	uint32_t headers = (uint32_t)(m->l2_len + m->l3_len + m->l4_len);
+	const uint8_t *ip = data + m->l2_len, *tcp = ip + m->l3_len;
+	uint32_t pseudo;
+
+	SIM_CHECK(s, m->pkt_len <= 65535u + (uint32_t)m->l2_len && m->tso_segsz > 0);
+	SIM_CHECK(s, rp_mbuf_copy_out(m, 0, data, m->pkt_len) == m->pkt_len);
+	for (struct rte_mbuf *x = m; x; x = x->next)
+		SIM_CHECK(s, x->data_len > 0);
+	pseudo = ip[0] >> 4 == 6 ? slow_sum(ip + 8, 32, 6) : slow_sum(ip + 12, 8, 6);
+	SIM_CHECK(s, pseudo == (uint32_t)(tcp[16] << 8 | tcp[17]));
+	s->supers[from]++;
+	for (uint32_t at = headers; at < m->pkt_len; at += m->tso_segsz) {
+		uint32_t n = RP_MIN(m->pkt_len - at, (uint32_t)m->tso_segsz);
+		struct rte_mbuf *one;
+
+		memcpy(f, data, headers);
+		memcpy(f + headers, data + at, n);
+		super_segment(m, f, at - headers, headers + n, at + n == m->pkt_len);
+		one = rp_mbuf_from(s->host[from].rx_pool, f, headers + n);
+		SIM_CHECK(s, one);
+		frame_out(s, from, one);
+	}
+	rte_pktmbuf_free(m);
+}
+
 static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m)
 {
 	static uint8_t data[16384];
@@ -304,6 +363,10 @@ static void frame_out(struct sim *s, unsigned from, struct rte_mbuf *m)
 	struct rp_impair_verdict v;
 	uint64_t start_ns, end_ns;
 
+	if (m->ol_flags & RTE_MBUF_F_TX_TCP_SEG) {
+		super_out(s, from, m);
+		return;
+	}
 	SIM_CHECK(s, m->pkt_len <= sizeof(data));
 	for (struct rte_mbuf *x = m; x; x = x->next)
 		SIM_CHECK(s, x->data_len > 0);

@@ -72,6 +72,7 @@ struct sim {
 	struct rp_impair impair[2]; /* by sender */
 	uint64_t link_free_ns[2];
 	uint64_t frames[2], dropped_queue[2], marked[2];
+	uint64_t supers[2]; /* super-segments, which the simulation cuts like a device */
 	uint32_t queue_most[2];
 	struct sim_heap {
 		struct sim_event *events;
