@@ -172,6 +172,7 @@ static int make_stack(struct perf *p)
 						.rx_csum = true,
 						.tx_csum_ip = i->flags & RP_PORT_TX_IPV4_CKSUM,
 						.tx_csum_tcp = i->flags & RP_PORT_TX_TCP_CKSUM,
+						.tx_tso = i->flags & RP_PORT_TX_TSO,
 					},
 				.header_pool = p->header_pool,
 				.control_pool = p->control_pool,
@@ -326,6 +327,7 @@ static int make(struct perf *p)
 		.queues = 1,
 		.mtu = o->mtu,
 		.checksum = o->checksum,
+		.tso = o->tso,
 	};
 	rc = has_port(p) ? rp_port_check(&p->port_config, p->error, sizeof(p->error)) : 0;
 	if (rc < 0)

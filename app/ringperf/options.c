@@ -42,6 +42,8 @@ const char *const perf_transport_names[3] = {"tcp", "ktcp", "raw"};
 	X('N', "near", "CPU", "client: say how near that CPU is, before and after each test")    \
 	X('H', "hugepages", "auto|on|off", "auto")                                               \
 	X('S', "checksum", "auto|hw|sw", "who makes checksums; auto")                            \
+	X('O', "tso", "auto|on|off",                                                             \
+		"who cuts segments: the device, the port (on), our stack; auto")                 \
 	X('m', "mtu", "BYTES", "1500")                                                           \
 	X('j', "json", NULL, "client: the results as JSON")                                      \
 	X('v', "verbose", NULL, "log what the port says")                                        \
@@ -160,6 +162,10 @@ static bool choice(int letter, const char *text, struct perf_options *o)
 		i = word(text, pages, 3);
 		o->hugepages = (enum rp_eal_hugepages)i;
 		return i >= 0;
+	case 'O':
+		i = word(text, pages, 3);
+		o->tso = (enum rp_port_choice)i;
+		return i >= 0;
 	default:
 		i = word(text, sums, 3);
 		o->checksum = (enum rp_port_checksum)i;
@@ -252,6 +258,7 @@ static bool set(int letter, char *text, struct perf_options *o)
 	case 't':
 	case 'i':
 	case 'H':
+	case 'O':
 	case 'S':
 		return choice(letter, text, o);
 	default:

@@ -52,6 +52,7 @@ struct perf_options {
 	uint32_t cpu; /**< RP_EAL_CPU_ANY: any */
 	enum rp_eal_hugepages hugepages;
 	enum rp_port_checksum checksum;
+	enum rp_port_choice tso;
 	uint16_t mtu;
 	bool verbose;
 	bool line; /**< measure how near these CPUs are, and nothing else */

@@ -93,7 +93,11 @@ static void negotiate_tso(
 
 	if (want == RP_PORT_CHOICE_OFF || (want == RP_PORT_CHOICE_AUTO && !p->driver.tso))
 		return;
-	if ((n->flags & needs) == needs && (info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
+	/* A device cuts only what it may sum: to want the one without the other is no fault of it. */
+	if (want == RP_PORT_CHOICE_AUTO && !(n->flags & RP_PORT_TX_TCP_CKSUM))
+		return;
+	if (p->driver.tso && (n->flags & needs) == needs &&
+		(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_TSO)) {
 		n->conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_TCP_TSO;
 		n->flags |= RP_PORT_TX_TSO;
 		n->tso = true;

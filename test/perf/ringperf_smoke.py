@@ -3,7 +3,7 @@
 """ringperf end to end, a second for each test: two processes on one kind of port, tcp and raw, or ktcp on
 the loopback. Both ends must agree on what was sent and received, sums included; figures are not judged.
 
-usage: ringperf_smoke.py --ringperf build/app/ringperf/ringperf --kind memif|vhost|ktcp
+usage: ringperf_smoke.py --ringperf build/app/ringperf/ringperf --kind memif|vhost|vhost-offloads|ktcp
 Status 0, 1 (it failed), 77 (it cannot be run here).
 """
 import argparse
@@ -16,6 +16,7 @@ import tempfile
 DEVICES = {
     'memif': ('net_memif0,role=server,socket={}', 'net_memif0,role=client,socket={}'),
     'vhost': ('net_vhost0,iface={}', 'net_virtio_user0,path={}'),
+    'vhost-offloads': ('net_vhost0,iface={}', 'net_virtio_user0,path={}'),
 }
 TESTS = ['rate', 'rr', 'bulk']
 
@@ -71,12 +72,13 @@ def judge(transport, report):
 
 
 def run_ports(args):
+    more = ['--checksum', 'hw', '--tso', 'on'] if args.kind == 'vhost-offloads' else []
     with tempfile.TemporaryDirectory(prefix='ringperf-') as folder:
         for transport in ('tcp', 'raw'):
             ends = [d.format(os.path.join(folder, transport)) for d in DEVICES[args.kind]]
             judge(transport, exchange(
-                args, transport, ['--device', ends[0], '--ipv4', '10.9.0.1/24'],
-                ['--device', ends[1], '--ipv4', '10.9.0.2/24', '--peer', '10.9.0.1']))
+                args, transport, ['--device', ends[0], '--ipv4', '10.9.0.1/24', *more],
+                ['--device', ends[1], '--ipv4', '10.9.0.2/24', '--peer', '10.9.0.1', *more]))
 
 
 def run_ktcp(args):

@@ -6,7 +6,8 @@
  *   echo --device net_tap0,iface=vtap --addr 192.0.2.1/24 --addr fd00::1/64 --impair drop=0.02
  *
  * --addr and --gateway may be repeated, for each family; --vlan is a tag, --dad 1 waits whether
- * somebody has an address.
+ * somebody has an address; --checksum hw|sw and --tso on|off say who makes checksums and cuts
+ * segments.
  * Each connection gets back what it sent, and a FIN after the rest when it has sent its own. What
  * the client does not take stays unconsumed: nothing is kept beyond the two buffers of the stack,
  * whose windows close. "ready" is printed when clients may come; with --report-ms, lines "conn"
@@ -65,6 +66,8 @@ static struct {
 	unsigned seconds, report_ms;
 	uint32_t buffer_bytes;
 	uint64_t seed;
+	enum rp_port_checksum checksum;
+	enum rp_port_choice tso;
 	unsigned mark_every; /* of the frames that may be marked, each so manieth is; 0: none */
 	struct rp_impair_spec impair;
 } opt = {.port = 7, .seconds = 600};
@@ -374,7 +377,8 @@ static int make_stack(void)
 		.net = {.iface = {.mtu = i.mtu,
 				.rx_csum = true,
 				.tx_csum_ip = i.flags & RP_PORT_TX_IPV4_CKSUM,
-				.tx_csum_tcp = i.flags & RP_PORT_TX_TCP_CKSUM},
+				.tx_csum_tcp = i.flags & RP_PORT_TX_TCP_CKSUM,
+				.tx_tso = i.flags & RP_PORT_TX_TSO},
 			.header_pool = header_pool,
 			.control_pool = control_pool,
 			.payload_pool = control_pool,
@@ -411,6 +415,8 @@ static int make(char *error, size_t error_size)
 		.driver_config = opt.driver_config,
 		.queues = 1,
 		.mtu = opt.mtu,
+		.checksum = opt.checksum,
+		.tso = opt.tso,
 		.rx_mbufs_extra = RX_MBUFS_EXTRA,
 		.impair_rx = opt.impair,
 		.impair_tx = opt.impair,
@@ -529,7 +535,8 @@ static void read_options(int argc, char **argv)
 		{"vlan", 1, NULL, 'v'}, {"dad", 1, NULL, 'A'}, {"port", 1, NULL, 'p'},
 		{"mtu", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"report-ms", 1, NULL, 'r'},
 		{"buffer", 1, NULL, 'b'}, {"seed", 1, NULL, 'S'}, {"impair", 1, NULL, 'i'},
-		{"mark-every", 1, NULL, 'M'}, {NULL, 0, NULL, 0}};
+		{"mark-every", 1, NULL, 'M'}, {"checksum", 1, NULL, 'c'}, {"tso", 1, NULL, 't'},
+		{NULL, 0, NULL, 0}};
 	char error[256];
 	int o;
 
@@ -560,6 +567,12 @@ static void read_options(int argc, char **argv)
 			opt.buffer_bytes = (uint32_t)value;
 		else if (o == 'S')
 			opt.seed = value;
+		else if (o == 'c')
+			opt.checksum = strcmp(optarg, "hw") == 0 ? RP_PORT_CHECKSUM_HW
+								 : RP_PORT_CHECKSUM_SW;
+		else if (o == 't')
+			opt.tso =
+				strcmp(optarg, "on") == 0 ? RP_PORT_CHOICE_ON : RP_PORT_CHOICE_OFF;
 		else if (o == 'M')
 			opt.mark_every = (unsigned)value;
 		else if (o == 'i' && rp_impair_parse(optarg, &opt.impair, error, sizeof(error)) < 0)

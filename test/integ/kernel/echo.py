@@ -86,6 +86,10 @@ class Server:
                  str(args.limit + 30)]
         if args.ecn:
             words += ['--mark-every', '100']
+        if args.checksum:
+            words += ['--checksum', args.checksum]
+        if args.tso:
+            words += ['--tso', args.tso]
         if args.impair:
             words += ['--impair', args.impair]
         with open(self.log, 'w', encoding='utf-8') as log:
@@ -315,6 +319,8 @@ def main():
     parser.add_argument('--impair', default='')
     parser.add_argument('--congestion', default='cubic', help="the kernel's congestion control")
     parser.add_argument('--offload', choices=['on', 'off'], default='on')
+    parser.add_argument('--checksum', choices=['hw', 'sw'], help='who makes ours')
+    parser.add_argument('--tso', choices=['on', 'off'], help='super-segments, cut by the port where the device cannot')
     parser.add_argument('--ecn', action='store_true',
                         help='the kernel asks for ECN, and each hundredth frame is marked')
     parser.add_argument('--stop-seconds', type=int, default=0)
