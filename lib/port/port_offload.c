@@ -93,7 +93,8 @@ static void negotiate_tso(
 
 	if (want == RP_PORT_CHOICE_OFF || (want == RP_PORT_CHOICE_AUTO && !p->driver.tso))
 		return;
-	/* A device cuts only what it may sum: to want the one without the other is no fault of it. */
+	/* A device cuts only what it may sum: to want the one without the other is no fault of it.
+	 */
 	if (want == RP_PORT_CHOICE_AUTO && !(n->flags & RP_PORT_TX_TCP_CKSUM))
 		return;
 	if (p->driver.tso && (n->flags & needs) == needs &&

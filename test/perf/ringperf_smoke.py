@@ -90,7 +90,7 @@ def run_ktcp(args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--ringperf', required=True)
-    parser.add_argument('--kind', choices=['memif', 'vhost', 'ktcp'], required=True)
+    parser.add_argument('--kind', choices=[*DEVICES, 'ktcp'], required=True)
     args = parser.parse_args()
     if os.geteuid() != 0 and not os.environ.get('XDG_RUNTIME_DIR'):
         print('skipped: neither root nor XDG_RUNTIME_DIR: DPDK has no runtime folder')
