@@ -10,6 +10,7 @@
 
 #include <authpb/auth.pb-c.h>
 #include <base/assert.h>
+#include <jansson.h>
 #include <kv/lease.h>
 
 #include "auth_priv.h"
@@ -336,10 +337,29 @@ static bool gate_refuses(struct rp_etcd *e, struct rp_grpc_call *call, enum etcd
 	return code != RP_GRPC_OK;
 }
 
+/* Clients tell their version; one that is no text is refused, as etcd does since 3.5. */
+static bool version_refused(struct rp_grpc_call *call)
+{
+	size_t length = 0;
+	const char *version = rp_grpc_call_metadata(call, "client-api-version", &length);
+	json_t *text;
+
+	if (!version)
+		return false;
+	text = json_stringn(version, length); /* NULL for what is no UTF-8 */
+	json_decref(text);
+	if (text)
+		return false;
+	etcd_refuse(call, RP_GRPC_INVALID_ARGUMENT, "etcdserver: invalid client api version");
+	return true;
+}
+
 static void gate_on_start(struct rp_grpc_call *call, void *ctx)
 {
 	const struct etcd_method *m = ctx;
 
+	if (m->kind == RP_GRPC_BIDI && version_refused(call))
+		return;
 	if (m->ops->on_start)
 		m->ops->on_start(call, m->e);
 }
@@ -349,6 +369,8 @@ static void gate_on_message(
 {
 	const struct etcd_method *m = ctx;
 
+	if (m->kind != RP_GRPC_BIDI && version_refused(call))
+		return;
 	if (!gate_refuses(m->e, call, m->auth, data, length))
 		m->ops->on_message(call, data, length, m->e);
 }

@@ -136,7 +136,8 @@ static int register_methods(struct rp_etcd *e)
 			.path = m->path, .kind = m->kind, .ops = m->ops, .ctx = e};
 		if (m->auth == ETCD_AUTH_SELF)
 			continue;
-		e->gates[i] = (struct etcd_method){.e = e, .ops = m->ops, .auth = m->auth};
+		e->gates[i] = (struct etcd_method){
+			.e = e, .ops = m->ops, .kind = m->kind, .auth = m->auth};
 		e->methods[i].ops = &etcd_gate_ops;
 		e->methods[i].ctx = &e->gates[i];
 	}

@@ -82,6 +82,7 @@ enum etcd_auth_class {
 struct etcd_method {
 	struct rp_etcd *e;
 	const struct rp_grpc_call_ops *ops;
+	enum rp_grpc_kind kind;
 	enum etcd_auth_class auth;
 };
 

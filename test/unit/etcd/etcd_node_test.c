@@ -100,6 +100,32 @@ static Etcdserverpb__AlarmResponse *alarm_call(struct rig *r, int action, int ty
 		&etcdserverpb__alarm_response__descriptor);
 }
 
+/* What the client says of its version has to be text, of unary calls and of streams. */
+static void test_client_version(void **state)
+{
+	static const char *const paths[] = {
+		RIG_RANGE, "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"};
+	struct rig *r = *state;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(paths); i++) {
+		struct rp_grpc_call *c;
+
+		fake_version = "3.6 \xc3\xa4";
+		c = fake_call_new(r->server, paths[i], NULL);
+		assert_false(c->over);
+		fake_call_free(c);
+		fake_version = "3.\xff";
+		c = fake_call_new(r->server, paths[i], NULL);
+		if (!c->over)
+			fake_call_send(c, "", 0);
+		assert_true(c->over);
+		assert_int_equal(c->code, RP_GRPC_INVALID_ARGUMENT);
+		assert_string_equal(c->message, "etcdserver: invalid client api version");
+		fake_call_free(c);
+		fake_version = NULL;
+	}
+}
+
 static void test_alarm(void **state)
 {
 	struct rig *r = *state;
@@ -372,6 +398,7 @@ int main(void)
 		T(test_members),
 		T(test_member_urls),
 		T(test_status),
+		T(test_client_version),
 		T(test_alarm),
 		T(test_hash),
 		T(test_http),

@@ -9,7 +9,7 @@
 #include "fake_grpc.h"
 
 bool fake_has_leader;
-const char *fake_token, *fake_authorization, *fake_cn;
+const char *fake_token, *fake_authorization, *fake_cn, *fake_version;
 
 struct rp_grpc_server *fake_server_new(void)
 {
@@ -219,6 +219,8 @@ static const char *metadata_find(const struct rp_grpc_call *c, const char *name)
 		return c->token ? c->token : fake_token;
 	if (strcmp(name, "authorization") == 0)
 		return fake_authorization;
+	if (strcmp(name, "client-api-version") == 0)
+		return fake_version;
 	return c->x_peer && strcmp(name, "x-peer") == 0 ? "1" : NULL;
 }
 

@@ -63,7 +63,7 @@ struct rp_http_request {
 /** New calls say `hasleader: true`. */
 extern bool fake_has_leader;
 /** Metadata of calls from now on, and the certificate's name; NULL: none. */
-extern const char *fake_token, *fake_authorization, *fake_cn;
+extern const char *fake_token, *fake_authorization, *fake_cn, *fake_version;
 
 struct rp_grpc_server *fake_server_new(void);
 void fake_server_free(struct rp_grpc_server *s);
