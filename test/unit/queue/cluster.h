@@ -114,6 +114,10 @@ void cluster_start(struct cluster *c, unsigned node);
 void cluster_state(struct cluster *c, unsigned node, enum rp_node_state state);
 
 struct rp_span span_of(const char *text);
+/** Its place in c->queues, where it is from now on. */
+unsigned queue_index(struct cluster *c, const void *name, size_t length);
+/** What its server holds for it. */
+void client_drop_buffer(struct client *cl);
 void uuid_of(unsigned n, uint8_t uuid[RP_UUID_BYTES]);
 
 /** The token, for answer_of(). */
