@@ -222,7 +222,7 @@ static const char *check_timers(const struct tcp_conn *c)
 
 const char *rp_tcp_check(const struct rp_tcp_stack *s)
 {
-	uint32_t conns = 0, table = 0, ranges = 0, half_open = 0;
+	uint32_t conns = 0, table = 0, ranges = 0, half_open = 0, mbufs = 0;
 	const char *fault;
 
 	for (uint32_t i = 0; i < s->conn_top; i++) {
@@ -231,6 +231,7 @@ const char *rp_tcp_check(const struct rp_tcp_stack *s)
 		if (!info_live(c))
 			continue;
 		conns++;
+		mbufs += c->ooo_mbufs;
 		table += (c->flags & TCPF_IN_TABLE) != 0;
 		half_open += c->listener != NULL;
 		CHECK(!(c->flags & TCPF_IN_TABLE) || flow_find(&s->flows, &c->key, c->hash) == i);
@@ -247,6 +248,6 @@ const char *rp_tcp_check(const struct rp_tcp_stack *s)
 	CHECK(conns + s->dead_count == s->conn_count);
 	CHECK(table + s->tw_count == s->flows.count);
 	CHECK(half_open == s->half_open);
-	CHECK(ranges == s->ooo_count);
+	CHECK(ranges == s->ooo_count && mbufs == s->ooo_mbufs);
 	return NULL;
 }

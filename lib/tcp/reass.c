@@ -3,13 +3,27 @@
 
 #define ooo_of(l) rp_list_entry(l, struct tcp_ooo, link)
 
+static void ooo_mbufs_gone(struct tcp_conn *c, uint32_t n)
+{
+	c->ooo_mbufs -= n;
+	tcp_stack_of(c)->ooo_mbufs -= n;
+}
+
+static bool ooo_has_room(const struct tcp_conn *c, uint32_t n)
+{
+	const struct rp_tcp_stack *s = tcp_stack_of(c);
+	uint32_t left = s->config.ooo_mbufs_total - RP_MIN(s->ooo_mbufs, s->config.ooo_mbufs_total);
+
+	return c->ooo_mbufs + n <= RP_MIN(s->config.ooo_mbufs_max, left);
+}
+
 static void ooo_drop(struct tcp_conn *c, struct tcp_ooo *o)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
 	c->ooo_count--;
 	c->ooo_bytes -= o->end - o->start;
-	c->ooo_mbufs -= o->chain.mbufs;
+	ooo_mbufs_gone(c, o->chain.mbufs);
 	tcp_chain_free(&o->chain);
 	rp_list_unlink(&o->link);
 	rp_list_push_front(&s->ooo_free, &o->link);
@@ -79,6 +93,7 @@ static struct tcp_ooo *ooo_insert(
 	mbufs = o->chain.mbufs;
 	tcp_chain_append(&o->chain, m);
 	c->ooo_mbufs += o->chain.mbufs - mbufs;
+	tcp_stack_of(c)->ooo_mbufs += o->chain.mbufs - mbufs;
 	c->ooo_bytes += bytes;
 	o->end += bytes;
 	o->stamp = ++c->ooo_stamp;
@@ -162,7 +177,7 @@ static void ooo_drain(struct tcp_conn *c)
 			uint32_t mbufs = o->chain.mbufs;
 			struct rte_mbuf *m = tcp_chain_take(&o->chain);
 
-			c->ooo_mbufs -= mbufs;
+			ooo_mbufs_gone(c, mbufs);
 			c->rcv_nxt = o->end;
 			if (skip > 0)
 				m = tcp_mbuf_cut(m, skip, m->pkt_len - skip);
@@ -250,7 +265,7 @@ static RP_APART void data_other(
 	}
 	if (start != c->rcv_nxt) {
 		c->flags |= TCPF_ACK_NOW;
-		if (c->ooo_mbufs + m->nb_segs > s->config.ooo_mbufs_max) {
+		if (!ooo_has_room(c, m->nb_segs)) {
 			s->counters->drop_ooo_limit++;
 			rte_pktmbuf_free(m);
 			return;

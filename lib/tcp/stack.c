@@ -32,6 +32,8 @@ static void stack_defaults(struct rp_tcp_config *c)
 		c->ooo_ranges_max = 128;
 	if (!c->ooo_mbufs_max)
 		c->ooo_mbufs_max = 1024;
+	if (!c->ooo_mbufs_total)
+		c->ooo_mbufs_total = 2 * c->ooo_mbufs_max;
 	if (!c->port_first)
 		c->port_first = 32768;
 	if (!c->port_last)

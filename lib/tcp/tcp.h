@@ -89,9 +89,14 @@ struct rp_tcp_config {
 	 * cold here, and what their owner finds more urgent meanwhile would wait behind them.
 	 */
 	uint32_t unsent_bytes_max;
-	uint32_t receive_buffer_bytes;	/**< a connection; 0 = 1 MiB; at most 1 GiB */
-	uint32_t ooo_ranges_max;	/**< ranges out of order, one connection; 0 = 128 */
-	uint32_t ooo_mbufs_max;		/**< mbufs out of order, one connection; 0 = 1024 */
+	uint32_t receive_buffer_bytes; /**< a connection; 0 = 1 MiB; at most 1 GiB */
+	uint32_t ooo_ranges_max;       /**< ranges out of order, one connection; 0 = 128 */
+	uint32_t ooo_mbufs_max;	       /**< mbufs out of order, one connection; 0 = 1024 */
+	/**
+	 * Of all connections: one may have as many as are left, so that those with gaps share what
+	 * the receive pool has and never empty it; 0 = twice ooo_mbufs_max.
+	 */
+	uint32_t ooo_mbufs_total;
 	uint16_t port_first, port_last; /**< of dialled connections; 0 = 32768..60999 */
 
 	struct rp_tcp_route routes[RP_TCP_ROUTES_MAX];

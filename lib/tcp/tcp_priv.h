@@ -404,7 +404,7 @@ struct rp_tcp_stack {
 	uint32_t tseg_count;
 	struct tcp_ooo *ooos;
 	struct rp_list ooo_free;
-	uint32_t ooo_count;
+	uint32_t ooo_count, ooo_mbufs;
 	struct tcp_tw *tws;
 	uint32_t tw_free, tw_count, tw_first, tw_last;
 	struct tcp_listener *listeners;

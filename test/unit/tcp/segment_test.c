@@ -359,6 +359,30 @@ static void reassembly_is_bounded(void **state)
 	wire_free(w);
 }
 
+/* What all connections may have: one takes at most as many as it leaves. */
+static void reassembly_is_shared(void **state)
+{
+	struct sim_config c = plain;
+	struct rp_tcp_usage u;
+	struct wire *w;
+
+	c.tcp[0].ooo_mbufs_max = 20;
+	c.tcp[0].ooo_mbufs_total = 30;
+	w = wire_new(&c);
+	wire_accept(w, true);
+	for (unsigned i = 0; i < 40; i++)
+		put_data(w, 100 + 20 * i, 10, 0);
+	rp_tcp_usage(w->sim->host[0].stack, &u);
+	assert_int_equal(u.ranges, 15);
+	assert_int_equal(rp_tcp_counters(w->sim->host[0].stack)->drop_ooo_limit, 25);
+	put_data(w, 0, 100, 0);
+	assert_int_equal(w->app.received, 110);
+	put_data(w, 2000, 10, 0);
+	rp_tcp_usage(w->sim->host[0].stack, &u);
+	assert_int_equal(u.ranges, 15);
+	wire_free(w);
+}
+
 static void timestamps(void **state)
 {
 	struct wire *w = wire_new(&plain);
@@ -629,6 +653,7 @@ int main(void)
 		cmocka_unit_test(fin_out_of_order),
 		cmocka_unit_test(fin_before_bytes_that_came),
 		cmocka_unit_test(reassembly_is_bounded),
+		cmocka_unit_test(reassembly_is_shared),
 		cmocka_unit_test(timestamps),
 		cmocka_unit_test(half_open),
 		cmocka_unit_test(backlog),
