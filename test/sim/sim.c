@@ -561,6 +561,7 @@ static void shard_new(struct sim_node *n, unsigned shard)
 static void node_new(struct sim *s, unsigned index)
 {
 	struct sim_node *n = &s->nodes[index];
+	unsigned buffers = s->options.buffers ? s->options.buffers : 16383;
 	struct rp_control_config c = {
 		.transport_tcp = true,
 		.shards = s->options.shards,
@@ -573,8 +574,8 @@ static void node_new(struct sim *s, unsigned index)
 	n->id = sim_node_id(index);
 	n->control_wake_ns = RP_NEVER;
 	rp_list_init(&n->unary_waits);
-	n->queue_pool = pool_new("queue", index, 16383, 2048);
-	n->frame_pool = pool_new("frame", index, 32767, 640);
+	n->queue_pool = pool_new("queue", index, buffers, 2048);
+	n->frame_pool = pool_new("frame", index, 2 * buffers + 1, 640);
 	rp_impair_init(&n->impair, &s->options.network, rp_rand_u64(&s->rand));
 	c.self = (struct rp_node_record){.node = n->id,
 		.boot = 77 + index,

@@ -18,7 +18,7 @@
 #include <engine/control_engine.h>
 #include <engine/shard_engine.h>
 
-#define SIM_NODES_MAX 8
+#define SIM_NODES_MAX 9
 #define SIM_SHARDS_MAX 4
 
 struct sim;
@@ -40,6 +40,7 @@ struct sim_options {
 	uint64_t call_delay_ns;	       /**< of a call between control engines, each way */
 	bool unary_fallback;
 	uint32_t message_bytes_max;
+	unsigned buffers; /**< for messages of each node, and twice that for frames; 0 = 16383 */
 	bool verbose;
 };
 
