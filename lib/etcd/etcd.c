@@ -132,14 +132,12 @@ static int register_methods(struct rp_etcd *e)
 		const struct service_method *m =
 			i < etcd_count ? &etcd_methods[i] : &peer_methods[i - etcd_count];
 
-		e->methods[i] = (struct rp_grpc_method){
-			.path = m->path, .kind = m->kind, .ops = m->ops, .ctx = e};
-		if (m->auth == ETCD_AUTH_SELF)
-			continue;
 		e->gates[i] = (struct etcd_method){
 			.e = e, .ops = m->ops, .kind = m->kind, .auth = m->auth};
-		e->methods[i].ops = &etcd_gate_ops;
-		e->methods[i].ctx = &e->gates[i];
+		e->methods[i] = (struct rp_grpc_method){.path = m->path,
+			.kind = m->kind,
+			.ops = &etcd_gate_ops,
+			.ctx = &e->gates[i]};
 	}
 	set_message_limits(e);
 	return rp_grpc_server_add_methods(e->config.server, e->methods, e->method_count);

@@ -78,7 +78,7 @@ enum etcd_auth_class {
 	ETCD_AUTH_STATUS, /**< any user, and a node that dials */
 };
 
-/** What the gate needs of a method that does not check itself. */
+/** What the gate needs of a method. */
 struct etcd_method {
 	struct rp_etcd *e;
 	const struct rp_grpc_call_ops *ops;
