@@ -178,6 +178,7 @@ static int make_stack(struct perf *p)
 				.control_pool = p->control_pool,
 				.payload_pool = p->control_pool,
 			},
+		.connections_max = o->connections + 1024,
 	};
 
 	memcpy(c.net.iface.mac, i->mac, sizeof(i->mac));

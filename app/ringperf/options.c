@@ -37,6 +37,7 @@ const char *const perf_transport_names[3] = {"tcp", "ktcp", "raw"};
 	X('c', "connect-s", "NUMBER", "client: how long to wait for the server; 10")             \
 	X('n', "sessions", "NUMBER", "server: ends after so many clients; 0: at a signal; 0")    \
 	X('i', "idle", "poll|adaptive", "what a turn without work does; poll")                   \
+	X('k', "connections", "NUMBER", "tcp: bulk goes over so many in turn; at both ends; 1")  \
 	X('I', "idle-spin-us", "NUMBER", "adaptive: how long it spins before it sleeps; 50")     \
 	X('C', "cpu", "NUMBER", "of the polling lcore; server 0, client 1; adaptive: any")       \
 	X('N', "near", "CPU", "client: say how near that CPU is, before and after each test")    \
@@ -213,6 +214,10 @@ static bool quantity(int letter, const char *text, struct perf_options *o)
 		ok = number(text, 0, UINT32_MAX, &value);
 		o->sessions = (uint32_t)value;
 		return ok;
+	case 'k':
+		ok = number(text, 1, PERF_CONNECTIONS_MAX, &value);
+		o->connections = (uint32_t)value;
+		return ok;
 	case 'I':
 		ok = number(text, 0, 1000000, &value);
 		o->spin_ns = value * RP_NS_PER_US;
@@ -297,6 +302,8 @@ static int check(struct perf_options *o)
 			   o->bulk_size < PERF_MESSAGE_MIN + PERF_ETHER_BYTES))
 		return fault("a frame has %d to %u bytes", PERF_MESSAGE_MIN + PERF_ETHER_BYTES,
 			frame_max);
+	if (o->connections > 1 && o->transport != PERF_TCP)
+		return fault("--connections is of no use but with tcp");
 	if (o->test_count * o->repeat > PERF_RUNS_MAX)
 		return fault("%d runs at most", PERF_RUNS_MAX);
 	for (unsigned i = o->test_count; i < o->test_count * o->repeat; i++)
@@ -339,6 +346,7 @@ int perf_options_read(int argc, char **argv, struct perf_options *o)
 		.test_count = PERF_TEST_COUNT,
 		.size = 64,
 		.repeat = 1,
+		.connections = 1,
 		.run_ns = RP_NS_PER_S,
 		.warmup_ns = 200 * RP_NS_PER_MS,
 		.connect_ns = 10 * RP_NS_PER_S,

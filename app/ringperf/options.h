@@ -23,6 +23,7 @@ enum perf_test {
 };
 
 #define PERF_RUNS_MAX 256
+#define PERF_CONNECTIONS_MAX 16384
 
 enum perf_transport {
 	PERF_TCP,  /**< our stack on a port */
@@ -46,7 +47,8 @@ struct perf_options {
 	uint32_t size;	    /**< of a message of rate and rr, bytes */
 	uint32_t bulk_size; /**< of a message of bulk, bytes */
 	uint64_t run_ns, warmup_ns, connect_ns;
-	uint32_t sessions; /**< a server ends after so many clients; 0: when it is told */
+	uint32_t connections; /**< that the messages of bulk go over in turn */
+	uint32_t sessions;    /**< a server ends after so many clients; 0: when it is told */
 	bool adaptive;
 	uint64_t spin_ns;
 	uint32_t cpu; /**< RP_EAL_CPU_ANY: any */

@@ -17,7 +17,7 @@ struct raw {
 	struct perf_session session;
 };
 
-static int raw_send(struct perf_channel *c, struct rte_mbuf *m, uint64_t now_ns)
+static int raw_send(struct perf_channel *c, unsigned lane, struct rte_mbuf *m, uint64_t now_ns)
 {
 	struct raw *r = RP_CONTAINER_OF(c, struct raw, channel);
 
@@ -26,7 +26,7 @@ static int raw_send(struct perf_channel *c, struct rte_mbuf *m, uint64_t now_ns)
 	return 0;
 }
 
-static uint32_t raw_room(struct perf_channel *c, uint32_t bytes)
+static uint32_t raw_room(struct perf_channel *c, unsigned lane, uint32_t bytes)
 {
 	return rp_port_tx_room(RP_CONTAINER_OF(c, struct raw, channel)->worker->queue);
 }

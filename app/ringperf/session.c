@@ -60,12 +60,17 @@ static struct rte_mbuf *make_message(
 	return first;
 }
 
-static bool send_message(struct perf_session *s, struct rte_mbuf *m, uint64_t now_ns)
+static bool send_by(struct perf_session *s, unsigned lane, struct rte_mbuf *m, uint64_t now_ns)
 {
-	if (m && s->channel->send(s->channel, m, now_ns) == 0)
+	if (m && s->channel->send(s->channel, lane, m, now_ns) == 0)
 		return true;
 	rte_pktmbuf_free(m);
 	return false;
+}
+
+static bool send_message(struct perf_session *s, struct rte_mbuf *m, uint64_t now_ns)
+{
+	return send_by(s, 0, m, now_ns);
 }
 
 static bool send_control(struct perf_session *s, enum perf_message_kind kind, uint64_t now_ns)
@@ -76,7 +81,7 @@ static bool send_control(struct perf_session *s, enum perf_message_kind kind, ui
 		.size = s->message_bytes,
 		.messages = s->messages,
 		.bytes = s->bytes,
-		.sum = perf_sum_value(&s->sum),
+		.sum = s->sum,
 		.faults = s->faults,
 	};
 
@@ -91,7 +96,7 @@ static bool send_control(struct perf_session *s, enum perf_message_kind kind, ui
 static void reset_counts(struct perf_session *s)
 {
 	s->messages = s->bytes = s->faults = s->lost = s->seq = 0;
-	s->sum = (struct perf_sum){0};
+	s->sum = s->done_messages = 0;
 }
 
 /* The next run of a client: each test runs twice, and the first time is not counted. */
@@ -185,7 +190,7 @@ static void end_run(struct perf_session *s, const struct perf_body *b, uint64_t 
 		r->elapsed_ns = now_ns - s->begin_ns;
 		r->sent = s->messages;
 		r->bytes_sent = s->bytes;
-		r->sum_sent = perf_sum_value(&s->sum);
+		r->sum_sent = s->sum;
 		r->received = b->messages;
 		r->bytes_received = b->bytes;
 		r->sum_received = b->sum;
@@ -211,13 +216,13 @@ static void send_request(struct perf_session *s, uint64_t now_ns)
 	s->bytes += s->message_bytes;
 }
 
-static void on_reply(struct perf_session *s)
+static void on_reply(struct perf_session *s, const struct perf_header *in)
 {
 	uint64_t now_ns = rp_clock_now(s->clock);
 
 	if (s->phase != PERF_PHASE_RUN || s->test != PERF_RR)
 		return;
-	if (s->in.seq != s->seq || s->in.bytes != s->message_bytes) {
+	if (in->seq != s->seq || in->bytes != s->message_bytes) {
 		s->faults++;
 		return;
 	}
@@ -230,17 +235,23 @@ static void on_reply(struct perf_session *s)
 		s->phase = PERF_PHASE_DONE;
 }
 
-/* DATA and REQUEST, at the server. */
-static void on_message(struct perf_session *s, uint64_t now_ns)
+/* DATA and REQUEST, at the server. Of many lanes each has only some of the numbers. */
+static void on_message(struct perf_session *s, struct perf_input *p, uint64_t now_ns)
 {
-	if (s->in.seq != s->seq || s->in.bytes != s->message_bytes)
+	const struct perf_header *in = &p->in;
+
+	if (p->run != in->run)
+		p->seq = 0;
+	p->run = in->run;
+	if (in->seq < p->seq || (in->seq > p->seq && s->options->connections <= 1) ||
+		in->bytes != s->message_bytes)
 		s->faults++;
-	s->seq = s->in.seq + 1;
+	p->seq = in->seq + 1;
 	s->messages++;
-	s->bytes += s->in.bytes;
-	if (s->in.kind == PERF_MESSAGE_REQUEST &&
-		!send_message(
-			s, make_message(s, PERF_MESSAGE_REPLY, s->in.bytes, s->in.seq), now_ns))
+	s->bytes += in->bytes;
+	s->sum += perf_sum_value(&p->sum);
+	if (in->kind == PERF_MESSAGE_REQUEST &&
+		!send_message(s, make_message(s, PERF_MESSAGE_REPLY, in->bytes, in->seq), now_ns))
 		perf_session_fail(s, "a reply found no room");
 }
 
@@ -251,7 +262,7 @@ static void on_start(struct perf_session *s, const struct perf_body *b, uint64_t
 		perf_session_fail(s, "the client wants a test that is not known here");
 		return;
 	}
-	s->run = s->in.run;
+	s->run = s->input.in.run;
 	s->test = (enum perf_test)b->test;
 	s->message_bytes = b->size;
 	reset_counts(s);
@@ -259,145 +270,190 @@ static void on_start(struct perf_session *s, const struct perf_body *b, uint64_t
 		perf_session_fail(s, "an answer found no room");
 }
 
-/* A whole message is there. */
-static void on_complete(struct perf_session *s, uint64_t now_ns)
+/* All that the client has sent is there, unless some of it was lost: so the result is. */
+static void on_done(struct perf_session *s, const struct perf_body *b, uint64_t now_ns)
 {
+	s->done_messages = 0;
+	if (!s->channel->lossy && s->messages < b->messages)
+		s->done_messages = b->messages; /* by other lanes, still */
+	else if (!send_control(s, PERF_MESSAGE_RESULT, now_ns))
+		perf_session_fail(s, "a result found no room");
+}
+
+/* A whole message is there. */
+static void on_complete(struct perf_session *s, struct perf_input *p, uint64_t now_ns)
+{
+	bool serves = s->phase == PERF_PHASE_SERVE, same_run = p->in.run == s->run;
 	struct perf_body b = {0};
 
-	memcpy(&b, s->body, s->body_bytes);
+	memcpy(&b, p->body, p->body_bytes);
 	b = perf_body_swap(b);
-	switch ((enum perf_message_kind)s->in.kind) {
+	switch ((enum perf_message_kind)p->in.kind) {
 	case PERF_MESSAGE_START:
-		if (s->phase == PERF_PHASE_SERVE)
+		if (serves && p == &s->input)
 			on_start(s, &b, now_ns);
 		break;
 	case PERF_MESSAGE_STARTED:
-		if (s->phase == PERF_PHASE_STARTING && s->in.run == s->run)
+		if (s->phase == PERF_PHASE_STARTING && same_run)
 			begin_run(s, rp_clock_now(s->clock));
 		break;
 	case PERF_MESSAGE_DATA:
 	case PERF_MESSAGE_REQUEST:
-		if (s->phase == PERF_PHASE_SERVE && s->in.run == s->run)
-			on_message(s, now_ns);
+		if (serves && same_run)
+			on_message(s, p, now_ns);
+		if (s->done_messages > 0 && s->messages >= s->done_messages) {
+			b = (struct perf_body){.messages = s->done_messages};
+			on_done(s, &b, now_ns);
+		}
 		break;
 	case PERF_MESSAGE_REPLY:
-		if (s->in.run == s->run)
-			on_reply(s);
+		if (same_run)
+			on_reply(s, &p->in);
 		break;
 	case PERF_MESSAGE_DONE:
-		if (s->phase == PERF_PHASE_SERVE && s->in.run == s->run &&
-			!send_control(s, PERF_MESSAGE_RESULT, now_ns))
-			perf_session_fail(s, "a result found no room");
+		if (serves && same_run)
+			on_done(s, &b, now_ns);
 		break;
 	case PERF_MESSAGE_RESULT:
-		if (s->phase == PERF_PHASE_ENDING && s->in.run == s->run)
+		if (s->phase == PERF_PHASE_ENDING && same_run)
 			end_run(s, &b, rp_clock_now(s->clock));
 		break;
 	case PERF_MESSAGE_BYE:
-		if (s->phase == PERF_PHASE_SERVE && s->channel->lossy)
+		if (serves && s->channel->lossy)
 			send_control(s, PERF_MESSAGE_BYE, now_ns);
-		s->finished = s->phase == PERF_PHASE_SERVE || s->phase == PERF_PHASE_LEAVING;
+		s->finished = serves || s->phase == PERF_PHASE_LEAVING;
 		break;
 	case PERF_MESSAGE_KIND_COUNT:
 		break;
 	}
 }
 
-static bool on_head(struct perf_session *s, const uint8_t *head)
+static bool on_head(struct perf_session *s, struct perf_input *p, const uint8_t *head)
 {
-	s->in = perf_header_read(head);
-	if (s->in.bytes < PERF_HEADER_BYTES || s->in.bytes > PERF_MESSAGE_MAX ||
-		s->in.kind >= PERF_MESSAGE_KIND_COUNT) {
+	p->in = perf_header_read(head);
+	if (p->in.bytes < PERF_HEADER_BYTES || p->in.bytes > PERF_MESSAGE_MAX ||
+		p->in.kind >= PERF_MESSAGE_KIND_COUNT) {
 		perf_session_fail(s, "what came is not a message");
 		return false;
 	}
-	s->body_left = s->in.bytes - PERF_HEADER_BYTES;
-	s->body_bytes = 0;
-	s->summing = s->test == PERF_BULK && s->in.kind == PERF_MESSAGE_DATA && s->in.run == s->run;
-	if (s->summing)
-		perf_sum_add(&s->sum, head, PERF_HEADER_BYTES);
+	p->body_left = p->in.bytes - PERF_HEADER_BYTES;
+	p->body_bytes = 0;
+	p->sum = (struct perf_sum){0};
+	p->summing = s->test == PERF_BULK && p->in.kind == PERF_MESSAGE_DATA && p->in.run == s->run;
+	if (p->summing)
+		perf_sum_add(&p->sum, head, PERF_HEADER_BYTES);
 	return true;
 }
 
 /* Bytes of the body, at most what is left of it; how many. */
-static uint32_t on_body(struct perf_session *s, const uint8_t *p, uint32_t length)
+static uint32_t on_body(struct perf_input *p, const uint8_t *data, uint32_t length)
 {
-	uint32_t n = RP_MIN(length, s->body_left), keep;
+	uint32_t n = RP_MIN(length, p->body_left), keep;
 
-	if (s->summing) {
-		perf_sum_add(&s->sum, p, n);
-	} else if (s->in.kind != PERF_MESSAGE_DATA) {
-		keep = RP_MIN(n, (uint32_t)PERF_BODY_BYTES - s->body_bytes);
-		memcpy(s->body + s->body_bytes, p, keep);
-		s->body_bytes += keep;
+	if (p->summing) {
+		perf_sum_add(&p->sum, data, n);
+	} else if (p->in.kind != PERF_MESSAGE_DATA) {
+		keep = RP_MIN(n, (uint32_t)PERF_BODY_BYTES - p->body_bytes);
+		memcpy(p->body + p->body_bytes, data, keep);
+		p->body_bytes += keep;
 	}
-	s->body_left -= n;
+	p->body_left -= n;
 	return n;
 }
 
-static void input_piece(struct perf_session *s, const uint8_t *p, uint32_t length, uint64_t now_ns)
+static void input_piece(struct perf_session *s, struct perf_input *p, const uint8_t *data,
+	uint32_t length, uint64_t now_ns)
 {
 	uint32_t n;
 
 	while (length > 0 && !s->finished) {
-		if (s->body_left > 0) {
-			n = on_body(s, p, length);
-		} else if (s->head_bytes == 0 && length >= PERF_HEADER_BYTES) {
+		if (p->body_left > 0) {
+			n = on_body(p, data, length);
+		} else if (p->head_bytes == 0 && length >= PERF_HEADER_BYTES) {
 			n = PERF_HEADER_BYTES;
-			if (!on_head(s, p))
+			if (!on_head(s, p, data))
 				return;
 		} else {
-			n = RP_MIN(length, PERF_HEADER_BYTES - s->head_bytes);
-			memcpy(s->head + s->head_bytes, p, n);
-			s->head_bytes += n;
-			if (s->head_bytes < PERF_HEADER_BYTES)
+			n = RP_MIN(length, PERF_HEADER_BYTES - p->head_bytes);
+			memcpy(p->head + p->head_bytes, data, n);
+			p->head_bytes += n;
+			if (p->head_bytes < PERF_HEADER_BYTES)
 				return;
-			s->head_bytes = 0;
-			if (!on_head(s, s->head))
+			p->head_bytes = 0;
+			if (!on_head(s, p, p->head))
 				return;
 		}
-		p += n;
+		data += n;
 		length -= n;
-		if (s->body_left == 0)
-			on_complete(s, now_ns);
+		if (p->body_left == 0)
+			on_complete(s, p, now_ns);
 	}
+}
+
+void perf_session_input_lane(struct perf_session *s, struct perf_input *lane,
+	const struct rte_mbuf *chain, uint64_t now_ns)
+{
+	for (; chain && !s->finished; chain = chain->next)
+		input_piece(
+			s, lane, rte_pktmbuf_mtod(chain, const uint8_t *), chain->data_len, now_ns);
 }
 
 void perf_session_input(struct perf_session *s, const struct rte_mbuf *chain, uint64_t now_ns)
 {
-	for (; chain && !s->finished; chain = chain->next)
-		input_piece(s, rte_pktmbuf_mtod(chain, const uint8_t *), chain->data_len, now_ns);
+	perf_session_input_lane(s, &s->input, chain, now_ns);
 	if (s->channel->lossy)
-		s->head_bytes = s->body_left = 0; /* a frame that was cut short, or padded */
+		s->input.head_bytes = s->input.body_left = 0; /* a frame cut short, or padded */
 }
 
-static void sum_message(struct perf_session *s, const struct rte_mbuf *m)
+static uint64_t sum_message(const struct rte_mbuf *m)
 {
+	struct perf_sum sum = {0};
+
 	for (; m; m = m->next)
-		perf_sum_add(&s->sum, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+		perf_sum_add(&sum, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+	return perf_sum_value(&sum);
+}
+
+static bool send_one(struct perf_session *s, unsigned lane, uint64_t now_ns)
+{
+	struct rte_mbuf *m = make_message(s, PERF_MESSAGE_DATA, s->message_bytes, s->messages);
+	uint64_t sum = 0;
+
+	if (m && s->test == PERF_BULK)
+		sum = sum_message(m);
+	if (!send_by(s, lane, m, now_ns))
+		return false;
+	s->sum += sum;
+	s->messages++;
+	s->bytes += s->message_bytes;
+	return true;
+}
+
+/* By many lanes in turn; one that has no room is passed over. */
+static bool send_around(struct perf_session *s, uint32_t most, uint64_t now_ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t tries = 0; n < most && tries < 2 * most; tries++) {
+		unsigned lane = s->lane;
+
+		s->lane = lane + 1 < s->channel->lanes ? lane + 1 : 0;
+		if (s->channel->room(s->channel, lane, s->message_bytes) > 0 &&
+			send_one(s, lane, now_ns))
+			n++;
+	}
+	return n > 0;
 }
 
 static bool send_data(struct perf_session *s, uint64_t now_ns)
 {
-	uint32_t room = s->channel->room(s->channel, s->message_bytes), n = 0;
+	uint32_t most = RP_MAX(PERF_TURN_BYTES / s->message_bytes, 1u), n = 0;
 
-	room = RP_MIN(room, RP_MAX(PERF_TURN_BYTES / s->message_bytes, 1u));
-	for (; n < room; n++) {
-		struct rte_mbuf *m =
-			make_message(s, PERF_MESSAGE_DATA, s->message_bytes, s->messages);
-		struct perf_sum before = s->sum;
-
-		if (!m)
-			break;
-		if (s->test == PERF_BULK)
-			sum_message(s, m);
-		if (!send_message(s, m, now_ns)) {
-			s->sum = before;
-			break;
-		}
-		s->messages++;
-		s->bytes += s->message_bytes;
-	}
+	if (s->channel->lanes > 1 && s->test == PERF_BULK)
+		return send_around(s, most, now_ns);
+	most = RP_MIN(most, s->channel->room(s->channel, 0, s->message_bytes));
+	while (n < most && send_one(s, 0, now_ns))
+		n++;
 	return n > 0;
 }
 
@@ -425,7 +481,8 @@ static bool turn_run(struct perf_session *s, uint64_t now_ns)
 static bool turn_control(
 	struct perf_session *s, enum perf_message_kind kind, enum perf_phase next, uint64_t now_ns)
 {
-	if (s->channel->room(s->channel, PERF_CONTROL_BYTES) == 0 || !send_control(s, kind, now_ns))
+	if (s->channel->room(s->channel, 0, PERF_CONTROL_BYTES) == 0 ||
+		!send_control(s, kind, now_ns))
 		return false;
 	s->phase = next;
 	return true;

@@ -34,9 +34,12 @@
 
 struct perf_channel {
 	/** Takes the message on 0; else it is the caller's still. */
-	int (*send)(struct perf_channel *c, struct rte_mbuf *message, uint64_t now_ns);
+	int (*send)(
+		struct perf_channel *c, unsigned lane, struct rte_mbuf *message, uint64_t now_ns);
 	/** How many messages of so many bytes each it takes now. */
-	uint32_t (*room)(struct perf_channel *c, uint32_t bytes);
+	uint32_t (*room)(struct perf_channel *c, unsigned lane, uint32_t bytes);
+	/** The messages of bulk take so many ways in turn, 0: one; all else goes over the first. */
+	unsigned lanes;
 	uint32_t overhead; /**< bytes that it puts in front of a message */
 	uint32_t piece;	   /**< fill buffers so far, 0: as far as they go */
 	bool lossy;	   /**< what is not answered is asked again */
@@ -68,6 +71,20 @@ enum perf_phase {
 	PERF_PHASE_SERVE,   /**< the server's */
 };
 
+/** The message that is coming in by one lane. */
+struct perf_input {
+	uint8_t head[PERF_HEADER_BYTES];
+	uint32_t head_bytes;
+	uint32_t body_left;
+	struct perf_header in;
+	uint8_t body[PERF_BODY_BYTES];
+	uint32_t body_bytes;
+	bool summing;
+	struct perf_sum sum;
+	uint64_t seq; /**< of the next one */
+	uint16_t run;
+};
+
 struct perf_session {
 	const struct perf_options *options;
 	struct perf_channel *channel;
@@ -86,20 +103,15 @@ struct perf_session {
 	uint32_t message_bytes;
 	uint64_t begin_ns, end_ns, asked_ns;
 	uint64_t messages, bytes, faults, lost, seq;
-	struct perf_sum sum;
+	uint64_t sum;		/**< of the sums of messages */
+	uint64_t done_messages; /**< the result is due when so many are there; 0: not asked for */
+	unsigned lane;		/**< of the next message */
 	bool request_due;
 	bool paused; /**< the session held the lcore up, and no turn; its loop clears it */
 	uint64_t requested_ns;
 	unsigned byes;
 
-	/* The message that is coming in. */
-	uint8_t head[PERF_HEADER_BYTES];
-	uint32_t head_bytes;
-	uint32_t body_left;
-	struct perf_header in;
-	uint8_t body[PERF_BODY_BYTES];
-	uint32_t body_bytes;
-	bool summing;
+	struct perf_input input; /**< of the first lane */
 
 	struct rte_mbuf *cache[PERF_CACHE_MBUFS];
 	uint32_t cache_count;
@@ -115,6 +127,9 @@ void perf_session_fini(struct perf_session *s);
 
 /** Borrows the chain. Over a lossy channel it is one message. */
 void perf_session_input(struct perf_session *s, const struct rte_mbuf *chain, uint64_t now_ns);
+/** The same by another lane than the first. */
+void perf_session_input_lane(struct perf_session *s, struct perf_input *lane,
+	const struct rte_mbuf *chain, uint64_t now_ns);
 /** True when it sent something. */
 bool perf_session_turn(struct perf_session *s, uint64_t now_ns);
 

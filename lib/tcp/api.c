@@ -232,6 +232,11 @@ struct rp_transport *rp_tcp_transport(struct rp_tcp_stack *s)
 	return &s->transport;
 }
 
+void rp_tcp_prefetch(const struct rp_conn *c)
+{
+	tcp_conn_prefetch(tcp_conn_of(c));
+}
+
 struct rp_net *rp_tcp_net(struct rp_tcp_stack *s)
 {
 	return s->net;

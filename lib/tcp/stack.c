@@ -198,6 +198,26 @@ static inline struct flow_key stack_key(const struct rp_net_packet *p)
 	};
 }
 
+/* What each of them sent first and an ACK may free: its record, then its buffer. */
+static void stack_fetch_acked(const struct tcp_conn **conns, unsigned n)
+{
+	const struct tseg *heads[RP_NET_BURST];
+
+	for (unsigned i = 0; i < n; i++) {
+		heads[i] = conns[i] ? tcp_head(conns[i]) : NULL;
+		if (heads[i])
+			__builtin_prefetch(heads[i], 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		const uint8_t *m = heads[i] ? (const uint8_t *)heads[i]->payload : NULL;
+
+		if (m) {
+			__builtin_prefetch(m, 1);
+			__builtin_prefetch(m + RP_CACHE_LINE, 1);
+		}
+	}
+}
+
 /*
  * With many connections none is near: the slots of the flow table are fetched, then what they point
  * at, so that no segment waits for the one before it.
@@ -205,6 +225,7 @@ static inline struct flow_key stack_key(const struct rp_net_packet *p)
 static void stack_input_many(
 	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
 {
+	const struct tcp_conn *conns[RP_NET_BURST];
 	uint32_t hashes[RP_NET_BURST];
 
 	for (unsigned i = 0; i < k; i++) {
@@ -220,9 +241,11 @@ static void stack_input_many(
 	for (unsigned i = 0; i < k; i++) {
 		const struct tcp_conn *c = flow_guess(&s->flows, hashes[i]);
 
-		if (packets[i].kind == RP_NET_TCP && c)
-			tcp_conn_prefetch(c);
+		conns[i] = packets[i].kind == RP_NET_TCP ? c : NULL;
+		if (conns[i])
+			tcp_conn_prefetch(conns[i]);
 	}
+	stack_fetch_acked(conns, k);
 	for (unsigned i = 0; i < k; i++) {
 		if (packets[i].kind == RP_NET_TCP) {
 			struct flow_key key = stack_key(&packets[i]);

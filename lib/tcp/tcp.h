@@ -224,6 +224,12 @@ struct rp_tcp_segments {
 /** Walks the queue. */
 void rp_tcp_conn_segments(const struct rp_conn *c, struct rp_tcp_segments *segments);
 
+/**
+ * Fetches what a send over the connection touches: for an owner that sends over many in turn, a few
+ * before it does. Borrow.
+ */
+void rp_tcp_prefetch(const struct rp_conn *c);
+
 /** The counters may be read from any thread (each a relaxed load). */
 const struct rp_tcp_counters *rp_tcp_counters(const struct rp_tcp_stack *stack);
 

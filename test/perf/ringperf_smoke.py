@@ -72,11 +72,12 @@ def judge(transport, report):
 
 
 def run_ports(args):
-    more = ['--checksum', 'hw', '--tso', 'on'] if args.kind == 'vhost-offloads' else []
+    offloads = ['--checksum', 'hw', '--tso', 'on'] if args.kind == 'vhost-offloads' else []
     with tempfile.TemporaryDirectory(prefix='ringperf-') as folder:
-        for transport in ('tcp', 'raw'):
-            ends = [d.format(os.path.join(folder, transport)) for d in DEVICES[args.kind]]
-            judge(transport, exchange(
+        runs = (('tcp', offloads), ('raw', offloads), ('tcp', [*offloads, '--connections', '200']))
+        for i, (transport, more) in enumerate(runs):
+            ends = [d.format(os.path.join(folder, str(i))) for d in DEVICES[args.kind]]
+            judge(' '.join([transport, *more]), exchange(
                 args, transport, ['--device', ends[0], '--ipv4', '10.9.0.1/24', *more],
                 ['--device', ends[1], '--ipv4', '10.9.0.2/24', '--peer', '10.9.0.1', *more]))
 

@@ -5,7 +5,8 @@
  *
  *   tcp_cost stream [SEGMENTS]               full segments one way; ns a segment at either end
  *   tcp_cost rr [REQUESTS]                   64 bytes there and back; ns for both ends together
- *   tcp_cost many [CONNECTIONS [SEGMENTS]]   as stream, in turn over that many connections
+ *   tcp_cost many [CONNECTIONS [SEGMENTS [ROW]]]   as stream, in turn over that many connections,
+ *                                            so many segments (1) in a row on each
  *   tcp_cost churn [CONNECTIONS]             opened and closed; a second, and what stays behind
  *
  * With `steps` in front (tcp_cost steps rr 1000) each turn is a microsecond later than the one
@@ -264,7 +265,9 @@ static void open_all(uint32_t count)
 
 /* ---- the measurements ---- */
 
-static uint32_t connections = 1, next_conn;
+#define AHEAD 4 /* connections that are fetched before they send */
+
+static uint32_t connections = 1, next_conn, row = 1, in_row;
 static uint64_t wanted, queued;
 
 static void send_segments(struct end *e, uint64_t now_ns)
@@ -273,7 +276,11 @@ static void send_segments(struct end *e, uint64_t now_ns)
 		struct rp_conn *c = e->conns[next_conn];
 		uint32_t piece = c->transport->ops->piece(c);
 
-		next_conn = next_conn + 1 < connections ? next_conn + 1 : 0;
+		if (in_row == 0 && connections > AHEAD)
+			rp_tcp_prefetch(e->conns[(next_conn + AHEAD) % connections]);
+		in_row = in_row + 1 < row ? in_row + 1 : 0;
+		if (in_row == 0)
+			next_conn = next_conn + 1 < connections ? next_conn + 1 : 0;
 		if (c->transport->ops->send_space(c) < piece || !send_bytes(e, c, piece, now_ns))
 			return;
 		queued++;
@@ -298,9 +305,9 @@ static double stream(uint64_t segments)
 	}
 	ns = (double)(clock_read() - t0) * ns_per_tick / (double)segments;
 	printf("%" PRIu64
-	       " segments over %u connections: receiver %.1f ns, sender %.1f ns a segment; "
+	       " segments over %u connections, %u in a row: receiver %.1f ns, sender %.1f ns a segment; "
 	       "%.2f Gbit/s in one thread; %" PRIu64 " retransmitted\n",
-		segments, connections, (double)ends[1].ticks * ns_per_tick / (double)segments,
+		segments, connections, row, (double)ends[1].ticks * ns_per_tick / (double)segments,
 		(double)ends[0].ticks * ns_per_tick / (double)segments,
 		(double)bytes * 8 / (double)segments / ns, tx->rtx_segments - rtx);
 	return ns;
@@ -462,6 +469,7 @@ int main(int argc, char **argv)
 		rr(n ? n : 2000000);
 	} else if (strcmp(what, "many") == 0 && n <= CONNECTIONS_MAX - OPENING_MAX) {
 		connections = n ? (uint32_t)n : 10000;
+		row = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 1;
 		stream(m ? m : 2000000);
 	} else if (strcmp(what, "churn") == 0) {
 		churn(n ? n : 1000000);
