@@ -276,6 +276,22 @@ static void check_policies(const struct checker *c)
 	}
 }
 
+static void check_routes(const struct checker *c)
+{
+	const struct rp_conf *conf = c->conf;
+
+	for (unsigned i = 0; i < conf->tcp.routes_count; i++) {
+		const struct rp_conf_route *r = &conf->tcp.routes[i];
+		uint8_t address[16], bits;
+		bool six;
+
+		if (rp_conf_ipnet_parse(r->peers, address, &six, &bits) != 0)
+			say(c, RP_CONF_ERROR, at_item("tcp", "routes", i, "peers"),
+				"got \"%.64s\", expected address/prefix length as 10.0.0.0/8",
+				r->peers);
+	}
+}
+
 static void check_links(const struct checker *c)
 {
 	struct rp_conf_endpoint peers[RP_PEERS_MAX + 1];
@@ -352,6 +368,7 @@ void conf_check(struct rp_conf *conf, struct rp_conf_report *report)
 	for (unsigned i = 0; i < conf->ports_count; i++)
 		check_port(&c, i);
 	check_policies(&c);
+	check_routes(&c);
 	check_links(&c);
 	check_tls(&c);
 	if (rp_conf_message_bytes(conf) > conf->limits.queue_bytes)

@@ -45,6 +45,18 @@ enum rp_exit {
 	X(TRANSPORT_AUTO, "auto") X(TRANSPORT_TCP, "tcp") X(TRANSPORT_KTCP, "ktcp")
 #define RP_CONF_CONGESTION_NAMES(X) \
 	X(CONGESTION_DCTCP, "dctcp") X(CONGESTION_CUBIC, "cubic") X(CONGESTION_RENO, "reno")
+#define RP_CONF_ROUTE_CONGESTION_NAMES(X)  \
+	X(ROUTE_CONGESTION_AUTO, "auto")   \
+	X(ROUTE_CONGESTION_DCTCP, "dctcp") \
+	X(ROUTE_CONGESTION_CUBIC, "cubic") X(ROUTE_CONGESTION_RENO, "reno")
+#define RP_CONF_ROUTE_ECN_NAMES(X) \
+	X(ROUTE_ECN_AUTO, "auto")  \
+	X(ROUTE_ECN_OFF, "off")    \
+	X(ROUTE_ECN_ACCEPT, "accept") X(ROUTE_ECN_ASK, "ask") X(ROUTE_ECN_INSIST, "insist")
+#define RP_CONF_ACK_NAMES(X) \
+	X(ACK_AUTO, "auto") X(ACK_DELAYED, "delayed") X(ACK_QUICK, "quick") X(ACK_SECOND, "second")
+#define RP_CONF_COOKIES_NAMES(X) \
+	X(COOKIES_AUTO, "auto") X(COOKIES_OFF, "off") X(COOKIES_ALWAYS, "always")
 #define RP_CONF_OVERFLOW_NAMES(X) \
 	X(OVERFLOW_REJECT, "reject") X(OVERFLOW_DROP_OLDEST, "drop-oldest")
 #define RP_CONF_DURABILITY_NAMES(X) X(DURABILITY_MEMORY, "memory") X(DURABILITY_DISK, "disk")
@@ -301,6 +313,8 @@ int rp_conf_ip4net_parse(const char *text, uint8_t address[4], uint8_t *prefix_b
 int rp_conf_ip6net_parse(const char *text, uint8_t address[16], uint8_t *prefix_bits);
 /** An address of either family; an IPv4 one is in the first four bytes. 0 or -EINVAL. */
 int rp_conf_ip_parse(const char *text, uint8_t address[16], bool *six);
+/** Either of the two; an IPv4 address is in the first four bytes. 0 or -EINVAL. */
+int rp_conf_ipnet_parse(const char *text, uint8_t address[16], bool *six, uint8_t *prefix_bits);
 /** "address=02:00:00:00:00:09". 0 or -EINVAL. */
 int rp_conf_neighbour_parse(const char *text, uint8_t address[16], bool *six, uint8_t mac[6]);
 

@@ -11,8 +11,10 @@
 /* The place of a list: at the top or in its section. */
 #define CONF_AT_top
 #define CONF_AT_queues queues.
+#define CONF_AT_tcp tcp.
 #define CONF_SECTION_top ""
 #define CONF_SECTION_queues "queues"
+#define CONF_SECTION_tcp "tcp"
 
 const struct conf_entry conf_entries[] = {
 #define RP_TOP(n, t, u, d, lo, hi, l, h) \

@@ -330,6 +330,13 @@ int rp_conf_ip_parse(const char *text, uint8_t address[16], bool *six)
 	return inet_pton(*six ? AF_INET6 : AF_INET, text, address) == 1 ? 0 : -EINVAL;
 }
 
+int rp_conf_ipnet_parse(const char *text, uint8_t address[16], bool *six, uint8_t *prefix_bits)
+{
+	*six = strchr(text, ':') != NULL;
+	return *six ? rp_conf_ip6net_parse(text, address, prefix_bits)
+		    : rp_conf_ip4net_parse(text, address, prefix_bits);
+}
+
 int rp_conf_neighbour_parse(const char *text, uint8_t address[16], bool *six, uint8_t mac[6])
 {
 	const char *equal = strchr(text, '=');

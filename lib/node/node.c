@@ -355,33 +355,6 @@ static int create_ktcp(struct rp_node *n, const struct failure *f)
 	return 0;
 }
 
-static union rp_ip ip_of(const uint8_t *bytes, bool six)
-{
-	return six ? rp_ip_from6(bytes) : rp_ip_from4(bytes);
-}
-
-/* The configuration was checked: what is in it fits. */
-static void interface_addresses(const struct rp_conf_port *p, struct rp_net_interface *i)
-{
-	unsigned n = 0;
-	uint8_t bytes[16];
-	bool six;
-
-	for (unsigned k = 0; k < p->ipv4.count && n < RP_NET_ADDRESSES_MAX; k++, n++) {
-		rp_conf_ip4net_parse(p->ipv4.items[k], bytes, &i->addresses[n].prefix_length);
-		i->addresses[n].ip = rp_ip_from4(bytes);
-	}
-	for (unsigned k = 0; k < p->ipv6.count && n < RP_NET_ADDRESSES_MAX; k++, n++) {
-		rp_conf_ip6net_parse(p->ipv6.items[k], bytes, &i->addresses[n].prefix_length);
-		i->addresses[n].ip = rp_ip_from6(bytes);
-	}
-	for (unsigned k = 0; k < p->gateway.count; k++) {
-		rp_conf_ip_parse(p->gateway.items[k], bytes, &six);
-		*(six ? &i->gateway6 : &i->gateway4) = ip_of(bytes, six);
-	}
-	i->vlan = (uint16_t)p->vlan;
-}
-
 static void static_neighbours(struct rp_node *n, uint32_t port, struct rp_net_config *net)
 {
 	const struct rp_conf_list *list = &n->conf->ports[port].neighbours;
@@ -391,7 +364,7 @@ static void static_neighbours(struct rp_node *n, uint32_t port, struct rp_net_co
 
 	for (unsigned k = 0; k < list->count && k < RP_ARRAY_SIZE(n->neighbours[port]); k++) {
 		rp_conf_neighbour_parse(list->items[k], bytes, &six, out[k].mac);
-		out[k].ip = ip_of(bytes, six);
+		out[k].ip = node_ip_of(bytes, six);
 		net->static_neighbour_count = k + 1;
 	}
 	net->static_neighbours = out;
@@ -445,27 +418,9 @@ static void tcp_config(struct rp_node *n, uint32_t port, struct rp_tcp_config *t
 	t->net.seed = t->seed;
 	t->net.dad = p->dad;
 	t->net.mld = true;
-	interface_addresses(p, &t->net.iface);
+	node_tcp_config(n->conf, port, t);
 	static_neighbours(n, port, &t->net);
 	record_endpoint(n, port, &t->net.iface);
-}
-
-/* How appliances talk to each other: their loops answer within a millisecond. */
-static struct rp_conn_options link_options(const struct rp_conf *c)
-{
-	static const enum rp_congestion congestion[] = {
-		[RP_CONF_CONGESTION_DCTCP] = RP_CONGESTION_DCTCP,
-		[RP_CONF_CONGESTION_CUBIC] = RP_CONGESTION_CUBIC,
-		[RP_CONF_CONGESTION_RENO] = RP_CONGESTION_RENO,
-	};
-
-	return (struct rp_conn_options){
-		.congestion = congestion[c->links.congestion],
-		.ecn = c->links.ecn ? RP_ECN_INSIST : RP_ECN_OFF,
-		.rto_min_ns = c->links.rto_min_ms * RP_NS_PER_MS,
-		.ack_delay_max_ns = c->links.ack_delay_us * RP_NS_PER_US,
-		.mtu = (uint16_t)c->links.mtu,
-	};
 }
 
 static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_config *e)
@@ -490,7 +445,6 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.secret_previous_length = n->secret_previous_length,
 			.heartbeat_ns = c->links.heartbeat_ms * RP_NS_PER_MS,
 			.dead_after_ns = c->links.dead_after_ms * RP_NS_PER_MS,
-			.conn = link_options(c),
 			.handshake_grace_ns = c->links.handshake_grace_ms * RP_NS_PER_MS,
 			.peer_queue_frames = c->links.peer_queue_frames,
 			.peers_max = c->limits.peers,

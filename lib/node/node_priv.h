@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tcp/tcp.h>
+
 struct rp_conf;
 struct rp_tls_config;
 
@@ -14,3 +16,8 @@ struct rp_tls_config;
  */
 int node_tls_load(const struct rp_conf *conf, uint32_t shards, struct rp_tls_config **clients,
 	struct rp_tls_config **servers, char *error, size_t error_size);
+
+/** Addresses, routes and what else `conf` says to the stack on a port. */
+void node_tcp_config(const struct rp_conf *conf, uint32_t port, struct rp_tcp_config *t);
+/** As the parsers of lib/conf give an address. */
+union rp_ip node_ip_of(const uint8_t *bytes, bool six);

@@ -194,6 +194,7 @@ static void random_items(struct rp_rand *r, struct args *a, const struct conf_en
 					: strcmp(e->name, "mtu") == 0	 ? "1500"
 					: strcmp(e->name, "ipv6") == 0	 ? "fd00::%u/64"
 					: strcmp(e->name, "ipv4") == 0	 ? "10.0.%u.1/24"
+					: strcmp(e->name, "peers") == 0	 ? "10.%u.0.0/16"
 					: strcmp(e->name, "device") == 0 ? "net_null%u"
 									 : "x%u",
 					n + 1);
