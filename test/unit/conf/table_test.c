@@ -241,6 +241,7 @@ static void test_random_round_trip(void **state)
 		assert_int_equal(rb.errors, 0);
 		assert_int_equal(conf_a.ports_count, conf_b.ports_count);
 		assert_int_equal(conf_a.queues.policies_count, conf_b.queues.policies_count);
+		assert_int_equal(conf_a.tcp.routes_count, conf_b.tcp.routes_count);
 		conf_visit(&conf_a, expect_equal_one, &conf_b);
 		free(text);
 		args_free(&a);
