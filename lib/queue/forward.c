@@ -249,10 +249,19 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 /* True when it has left, or ended; false: it waits, and the queue with it. */
 static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *m, uint64_t now_ns)
 {
-	uint64_t target = forward_target(qs, q, m, now_ns);
-	struct peer *p;
+	struct peer *p = m->repeat && !m->answered ? peer_find(qs, m->target) : NULL;
+	uint64_t target;
 	int error;
 
+	/*
+	 * It may be there, and that node may live behind a cut: another one would deliver it a
+	 * second time. What became of it is not known, and its producer is told just that.
+	 */
+	if (p && p->state != RP_NODE_ONLINE && !is_self(qs, p->node)) {
+		unsent_refuse(qs, m, RP_Q_UNREACHABLE);
+		return true;
+	}
+	target = forward_target(qs, q, m, now_ns);
 	if (!target) {
 		if (!m->answered) {
 			unsent_refuse(qs, m, RP_Q_NO_DISPATCHER);

@@ -191,6 +191,15 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 	}
 }
 
+/* What that dispatcher still counts as held here belongs to a life that is over. */
+static void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
+	h->start_revision = 0;
+	if (is_self(qs, h->c->node))
+		h->c->life = h->life;
+}
+
 void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
 	struct queue *q = h->c->q;
@@ -199,6 +208,9 @@ void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 	h->resume_due = false;
 	if (!q->dispatcher || is_self(qs, q->dispatcher))
 		return;
+	/* It dispatches again: what it offers from now on is meant for another life. */
+	if (q->dispatcher == h->barred_node && h->life == h->barred_life)
+		host_new_life(qs, h, now_ns);
 	msg = qmsg_for(q, RP_QMSG_RESUME);
 	memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
 	msg.token = h->life;
@@ -261,6 +273,15 @@ void host_reports(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 
 /* ---- a delivery comes ---- */
 
+bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o)
+{
+	const struct hold *hold = hold_find(qs, h, o->idx);
+	const struct done *d = done_slot(h, o->idx);
+
+	return (hold && hold->alloc_node == o->alloc_node) ||
+	       (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced);
+}
+
 /* The client has it, or had it: RP_Q_DUPLICATE; else what stands against it, or RP_Q_OK. */
 static enum rp_qstatus host_check(
 	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns)
@@ -300,6 +321,10 @@ static enum rp_qstatus host_check(
 	}
 	/* What its client had before the watch ended is still the consumer's; nothing new is. */
 	if (!h->open || h->life != o->life)
+		return RP_Q_NO_CONSUMER;
+	/* It is about to be told that what it counts as held here is not, this one as well. */
+	if ((h->fenced_node == o->from && !h->fenced_anew) ||
+		(h->barred_node == o->from && h->barred_life == o->life))
 		return RP_Q_NO_CONSUMER;
 	if (h->stalled && !o->begins)
 		return RP_Q_STALL;
@@ -555,15 +580,6 @@ void rp_queue_consumer_room(struct rp_queues *qs, uint64_t handle, uint64_t now_
 
 /* ---- a dispatcher that is lost ---- */
 
-/* What that dispatcher still counts as held here belongs to a life that is over. */
-static void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
-{
-	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
-	h->start_revision = 0;
-	if (is_self(qs, h->c->node))
-		h->c->life = h->life;
-}
-
 void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 {
 	struct rp_list *n, *next;
@@ -577,7 +593,8 @@ void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 		if (h->fenced_node == p->node)
 			continue;
 		h->fenced_node = p->node;
-		if (h->c->q->dispatcher == p->node)
+		h->fenced_anew = h->c->q->dispatcher == p->node;
+		if (h->fenced_anew)
 			host_new_life(qs, h, now_ns);
 	}
 }
@@ -590,8 +607,11 @@ void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 
 		if (!h->c || h->fenced_node != p->node)
 			continue;
-		if (h->c->q->dispatcher == p->node)
+		/* Once: it may have heard of that life by now, and deliver for it. */
+		if (h->c->q->dispatcher == p->node && !h->fenced_anew) {
+			h->fenced_anew = true;
 			host_new_life(qs, h, now_ns);
+		}
 		msg = qmsg_for(h->c->q, RP_QMSG_RESUME);
 		memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
 		/* Where another node dispatches by now, a life that nobody has: it only releases.
@@ -602,5 +622,9 @@ void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 			return;
 		}
 		h->fenced_node = 0;
+		if (h->c->q->dispatcher != p->node) {
+			h->barred_node = p->node;
+			h->barred_life = h->life;
+		}
 	}
 }

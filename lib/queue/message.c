@@ -112,15 +112,18 @@ static int on_deliver(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 		return RP_Q_INVALID;
 	if (!q)
 		return RP_Q_NO_CONSUMER;
-	/* What was bound before the move stays with its old dispatcher, and is sent again by it. */
-	if (m->mod_revision == 0 &&
+	c = consumer_find(qs, q, m->uuid);
+	/*
+	 * What was bound before the move stays with its old dispatcher, and is sent again by it; it
+	 * may not know that the client has it, which it is told whoever dispatches now.
+	 */
+	if (m->mod_revision == 0 && !(c && c->host && host_has(qs, c->host, &o)) &&
 		rp_route_dispatcher_compare(m->epoch, m->dispatcher, q->epoch, q->dispatcher) < 0) {
 		COUNT(qs, q, moved);
 		*epoch = q->epoch;
 		*dispatcher = q->dispatcher;
 		return RP_Q_MOVED;
 	}
-	c = consumer_find(qs, q, m->uuid);
 	if (!c)
 		return RP_Q_NO_CONSUMER;
 	status = host_take(qs, c, &o, now_ns);

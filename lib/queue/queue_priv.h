@@ -145,11 +145,14 @@ struct host {
 	uint64_t life, start_revision, last_revision;
 	uint64_t deadline_ns;
 	uint64_t fenced_node; /**< its dispatcher until that was lost; told when it is back */
+	/** A former dispatcher that was told to let go what it counts as held in that life here. */
+	uint64_t barred_node, barred_life;
 	uint32_t hold_count;
 	bool open : 1;
-	bool stalled : 1;    /**< refuses offers until they begin again */
-	bool room_due : 1;   /**< has to tell the dispatcher that there is room */
-	bool resume_due : 1; /**< has to tell the dispatcher that it is there */
+	bool stalled : 1;     /**< refuses offers until they begin again */
+	bool fenced_anew : 1; /**< its life is another one since fenced_node was lost */
+	bool room_due : 1;    /**< has to tell the dispatcher that there is room */
+	bool resume_due : 1;  /**< has to tell the dispatcher that it is there */
 	struct done done[DONE_SLOTS];
 };
 
@@ -559,6 +562,8 @@ struct offer {
 
 /** RP_Q_OK: taken, with the payload. DUPLICATE: it has it already; payload not taken, as for
  * others. */
+/** The client has it, or had it and it is settled. */
+bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o);
 enum rp_qstatus host_take(
 	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns);
 struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx);

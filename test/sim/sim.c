@@ -12,86 +12,9 @@
 #include <base/list.h>
 #include <base/mbuf.h>
 
-#include "sim.h"
+#include "sim_priv.h"
 
-#define WALL_US 1800000000000000ull
-#define RING_NS 2000
-#define RING_SLOTS 1024
-#define RING_RESERVE 512
 #define BURST 32
-
-enum event_type {
-	EVENT_WAKE_SHARD,
-	EVENT_WAKE_CONTROL,
-	EVENT_FRAME,
-	EVENT_RING,
-	EVENT_DIALLED,
-	EVENT_REQUEST,	/* at the called node */
-	EVENT_RESPONSE, /* at the caller */
-	EVENT_TIMER,
-};
-
-struct event {
-	uint64_t at_ns, serial;
-	enum event_type type;
-	unsigned node, shard, peer;
-	struct rte_mbuf *frame;
-	struct rp_xmsg m;
-	unsigned from;
-	uint64_t token;
-	int kind; /* rp_repl_kind, or -1: DeliverOne */
-	bool failed;
-	uint8_t *bytes;
-	size_t length;
-};
-
-struct sim_shard {
-	struct rp_engine *engine;
-	uint64_t wake_ns;
-};
-
-/** A DeliverOne call that waits at the called node. */
-struct unary_wait {
-	struct rp_list node;
-	uint64_t id, token;
-	unsigned caller;
-};
-
-struct sim_node {
-	struct sim *sim;
-	unsigned index;
-	uint64_t id;
-	struct rp_control *control;
-	uint64_t control_wake_ns;
-	struct sim_shard shards[SIM_SHARDS_MAX];
-	struct rte_mempool *queue_pool, *frame_pool;
-	struct rp_impair impair;
-	struct rp_place place;
-	/* Messages on the rings, per shard: to it, and from it. */
-	uint32_t to_shard[SIM_SHARDS_MAX], to_control[SIM_SHARDS_MAX];
-	rp_repl_peer_id peers[SIM_NODES_MAX];
-	bool peer_open[SIM_NODES_MAX];
-	struct rp_list unary_waits;
-	uint64_t unary_ids;
-};
-
-struct shard_ctx {
-	struct sim_node *node;
-	unsigned shard;
-};
-
-struct sim {
-	struct sim_options options;
-	struct sim_hooks hooks;
-	uint64_t now_ns, serial;
-	struct rp_rand rand;
-	struct event *heap;
-	size_t count, size;
-	struct sim_node nodes[SIM_NODES_MAX];
-	struct shard_ctx shard_ctx[SIM_NODES_MAX][SIM_SHARDS_MAX];
-	bool calls_cut;
-	char fault[256];
-};
 
 uint64_t sim_now(const struct sim *s)
 {
@@ -108,9 +31,12 @@ uint64_t sim_node_id(unsigned node)
 	return 1000 + node;
 }
 
-static struct rp_repl_now now_of(const struct sim *s)
+struct rp_repl_now sim_now_of(const struct sim_node *n)
 {
-	return (struct rp_repl_now){.ns = s->now_ns, .wall_us = WALL_US + s->now_ns / 1000};
+	uint64_t ns = n->sim->now_ns;
+
+	return (struct rp_repl_now){
+		.ns = ns, .wall_us = WALL_US + (uint64_t)((int64_t)(ns / 1000) + n->skew_us)};
 }
 
 /* ---- the event heap ---- */
@@ -128,7 +54,7 @@ static void swap(struct event *a, struct event *b)
 	*b = t;
 }
 
-static void schedule(struct sim *s, struct event e)
+void sim_schedule(struct sim *s, struct event e)
 {
 	size_t i = s->count;
 
@@ -138,6 +64,7 @@ static void schedule(struct sim *s, struct event e)
 		RP_ASSERT(s->heap != NULL);
 	}
 	e.serial = ++s->serial;
+	e.life = s->nodes[e.node].life;
 	s->heap[s->count++] = e;
 	for (; i > 0 && earlier(&s->heap[i], &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		swap(&s->heap[i], &s->heap[(i - 1) / 2]);
@@ -163,7 +90,7 @@ static struct event pop(struct sim *s)
 	}
 }
 
-static void wake_shard(struct sim_node *n, unsigned shard, uint64_t at_ns)
+void sim_wake_shard(struct sim_node *n, unsigned shard, uint64_t at_ns)
 {
 	struct sim *s = n->sim;
 
@@ -171,13 +98,13 @@ static void wake_shard(struct sim_node *n, unsigned shard, uint64_t at_ns)
 	if (at_ns >= n->shards[shard].wake_ns)
 		return;
 	n->shards[shard].wake_ns = at_ns;
-	schedule(s, (struct event){.at_ns = at_ns,
-			    .type = EVENT_WAKE_SHARD,
-			    .node = n->index,
-			    .shard = shard});
+	sim_schedule(s, (struct event){.at_ns = at_ns,
+				.type = EVENT_WAKE_SHARD,
+				.node = n->index,
+				.shard = shard});
 }
 
-static void wake_control(struct sim_node *n, uint64_t at_ns)
+void sim_wake_control(struct sim_node *n, uint64_t at_ns)
 {
 	struct sim *s = n->sim;
 
@@ -185,416 +112,9 @@ static void wake_control(struct sim_node *n, uint64_t at_ns)
 	if (at_ns >= n->control_wake_ns)
 		return;
 	n->control_wake_ns = at_ns;
-	schedule(s, (struct event){.at_ns = at_ns, .type = EVENT_WAKE_CONTROL, .node = n->index});
+	sim_schedule(
+		s, (struct event){.at_ns = at_ns, .type = EVENT_WAKE_CONTROL, .node = n->index});
 }
-
-/* ---- rings ---- */
-
-static int shard_post(void *ctx, unsigned to, const struct rp_xmsg *m)
-{
-	struct shard_ctx *c = ctx;
-	struct sim_node *n = c->node;
-	bool reserve = rp_xmsg_class_of(m->type) == RP_XMSG_CLASS_R;
-
-	if (to == RP_ENGINE_CONTROL) {
-		if (!reserve && n->to_control[c->shard] >= RING_SLOTS - RING_RESERVE)
-			return -EAGAIN;
-		n->to_control[c->shard]++;
-	}
-	schedule(n->sim, (struct event){.at_ns = n->sim->now_ns + RING_NS,
-				 .type = EVENT_RING,
-				 .node = n->index,
-				 .shard = to,
-				 .from = c->shard,
-				 .m = *m});
-	return 0;
-}
-
-static void shard_random(void *ctx, void *out, size_t length)
-{
-	struct shard_ctx *c = ctx;
-	uint8_t *p = out;
-
-	for (size_t i = 0; i < length; i++)
-		p[i] = (uint8_t)rp_rand_u64(&c->node->sim->rand);
-}
-
-static const struct rp_engine_ops engine_ops = {.post = shard_post, .random = shard_random};
-
-static uint32_t control_tokens(void *ctx, unsigned shard, enum rp_xmsg_type type)
-{
-	struct sim_node *n = ctx;
-	uint32_t slots =
-		rp_xmsg_class_of(type) == RP_XMSG_CLASS_R ? RING_SLOTS : RING_SLOTS - RING_RESERVE;
-
-	return n->to_shard[shard] < slots ? slots - n->to_shard[shard] : 0;
-}
-
-static int control_post(void *ctx, unsigned shard, const struct rp_xmsg *m)
-{
-	struct sim_node *n = ctx;
-
-	if (control_tokens(n, shard, m->type) == 0) {
-		wake_control(n, n->sim->now_ns + RING_NS);
-		return -EAGAIN;
-	}
-	n->to_shard[shard]++;
-	schedule(n->sim, (struct event){.at_ns = n->sim->now_ns + RING_NS,
-				 .type = EVENT_RING,
-				 .node = n->index,
-				 .shard = shard,
-				 .from = RP_ENGINE_CONTROL,
-				 .m = *m});
-	return 0;
-}
-
-/* ---- calls between control engines ---- */
-
-static unsigned node_of_peer(const struct sim_node *n, rp_repl_peer_id peer)
-{
-	for (unsigned i = 0; i < n->sim->options.nodes; i++)
-		if (i != n->index && n->peers[i] == peer)
-			return i;
-	return n->index;
-}
-
-static void control_dial(void *ctx, rp_repl_peer_id peer, const char *address)
-{
-	struct sim_node *n = ctx;
-
-	schedule(n->sim, (struct event){.at_ns = n->sim->now_ns + n->sim->options.call_delay_ns,
-				 .type = EVENT_DIALLED,
-				 .node = n->index,
-				 .peer = node_of_peer(n, peer)});
-}
-
-static void control_hangup(void *ctx, rp_repl_peer_id peer)
-{
-	struct sim_node *n = ctx;
-
-	n->peer_open[node_of_peer(n, peer)] = false;
-}
-
-static uint8_t *copy_bytes(struct rp_span s)
-{
-	uint8_t *p = malloc(s.length + 1);
-
-	RP_ASSERT(p != NULL);
-	if (s.length > 0)
-		memcpy(p, s.data, s.length);
-	return p;
-}
-
-static void request(
-	struct sim_node *n, unsigned peer, int kind, struct rp_span bytes, uint64_t token)
-{
-	schedule(n->sim, (struct event){.at_ns = n->sim->now_ns + n->sim->options.call_delay_ns,
-				 .type = EVENT_REQUEST,
-				 .node = peer,
-				 .peer = n->index,
-				 .kind = kind,
-				 .token = token,
-				 .bytes = copy_bytes(bytes),
-				 .length = bytes.length});
-}
-
-static void response(struct sim_node *n, unsigned caller, int kind, struct rp_span bytes,
-	uint64_t token, bool failed)
-{
-	schedule(n->sim, (struct event){.at_ns = n->sim->now_ns + n->sim->options.call_delay_ns,
-				 .type = EVENT_RESPONSE,
-				 .node = caller,
-				 .kind = kind,
-				 .token = token,
-				 .failed = failed,
-				 .bytes = copy_bytes(bytes),
-				 .length = bytes.length});
-}
-
-static int control_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind,
-	struct rp_span bytes, uint64_t token)
-{
-	struct sim_node *n = ctx;
-	unsigned to = node_of_peer(n, peer);
-
-	if (!n->peer_open[to])
-		return -ENOTCONN;
-	request(n, to, (int)kind, bytes, token);
-	return 0;
-}
-
-static int control_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token)
-{
-	struct sim_node *n = ctx;
-	unsigned to = (unsigned)(node - sim_node_id(0));
-
-	if (to >= n->sim->options.nodes || !n->peer_open[to])
-		return -ENOTCONN;
-	request(n, to, -1, frame, token);
-	return 0;
-}
-
-static void control_unary_answer(void *ctx, uint64_t token, struct rp_span answer)
-{
-	struct sim_node *n = ctx;
-	struct rp_list *l;
-
-	rp_list_foreach (l, &n->unary_waits) {
-		struct unary_wait *w = rp_list_entry(l, struct unary_wait, node);
-
-		if (w->id != token)
-			continue;
-		response(n, w->caller, -1, answer, w->token, answer.length == 0);
-		rp_list_unlink(&w->node);
-		free(w);
-		return;
-	}
-	RP_ASSERT(!"an answer to a call that nobody made");
-}
-
-/* ---- clients ---- */
-
-static void control_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer *a)
-{
-	struct sim_node *n = ctx;
-
-	if (n->sim->hooks.answered)
-		n->sim->hooks.answered(n->sim->hooks.ctx, n->index, token, a);
-}
-
-static int control_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *d)
-{
-	struct sim_node *n = ctx;
-	size_t length = 0, at = 0;
-	uint8_t *value;
-
-	for (uint32_t i = 0; i < d->value_count; i++)
-		length += d->value[i].length;
-	value = malloc(length + 1);
-	RP_ASSERT(value != NULL);
-	for (uint32_t i = 0; i < d->value_count; at += d->value[i++].length)
-		memcpy(value + at, d->value[i].data, d->value[i].length);
-	if (n->sim->hooks.delivered)
-		n->sim->hooks.delivered(n->sim->hooks.ctx, n->index, consumer, d, value, length);
-	free(value);
-	return 0;
-}
-
-static void control_withdraw(
-	void *ctx, uint64_t consumer, uint64_t idx, struct rp_span tail, int64_t revision)
-{
-	struct sim_node *n = ctx;
-
-	if (n->sim->hooks.withdrawn)
-		n->sim->hooks.withdrawn(n->sim->hooks.ctx, n->index, consumer, idx);
-}
-
-static void control_consumer_end(void *ctx, uint64_t consumer, const char *reason)
-{
-	struct sim_node *n = ctx;
-
-	if (n->sim->hooks.ended)
-		n->sim->hooks.ended(n->sim->hooks.ctx, n->index, consumer, reason);
-}
-
-static void control_write_done(void *ctx, uint64_t token, const struct rp_kv_result *result)
-{
-}
-
-static void control_ready(void *ctx, bool alone)
-{
-	struct sim_node *n = ctx;
-
-	if (n->sim->options.verbose)
-		printf("%" PRIu64 " us: node %u ready%s\n", n->sim->now_ns / 1000, n->index,
-			alone ? " alone" : "");
-}
-
-static void control_stopped(void *ctx, unsigned shard, uint32_t phase)
-{
-}
-
-static void control_snapshot_done(void *ctx, unsigned shard, uint64_t token)
-{
-}
-
-static const struct rp_control_ops control_ops = {
-	.tokens = control_tokens,
-	.post = control_post,
-	.peer_call = control_peer_call,
-	.dial = control_dial,
-	.hangup = control_hangup,
-	.unary_call = control_unary_call,
-	.unary_answer = control_unary_answer,
-	.queue_answer = control_queue_answer,
-	.deliver = control_deliver,
-	.withdraw = control_withdraw,
-	.consumer_end = control_consumer_end,
-	.write_done = control_write_done,
-	.ready = control_ready,
-	.snapshot_done = control_snapshot_done,
-	.stopped = control_stopped,
-};
-
-/* ---- creation ---- */
-
-static struct rte_mempool *pool_new(const char *what, unsigned node, unsigned count, unsigned room)
-{
-	char name[32];
-	struct rte_mempool *p;
-
-	snprintf(name, sizeof(name), "sim_%s_%u", what, node);
-	p = rte_pktmbuf_pool_create(
-		name, count, 0, 0, (uint16_t)(room + RTE_PKTMBUF_HEADROOM), SOCKET_ID_ANY);
-	RP_ASSERT(p != NULL);
-	return p;
-}
-
-static void tcp_config(struct sim_node *n, struct rp_tcp_config *t)
-{
-	*t = (struct rp_tcp_config){
-		.net = {.iface = {.mac = {2, 0, 0, 0, 0, (uint8_t)(n->index + 1)},
-				.mtu = 1500,
-				.addresses = {{.ip = RP_IP4(10, 0, 0, (uint8_t)(n->index + 1)),
-					.prefix_length = 24}}},
-			.header_pool = n->frame_pool,
-			.control_pool = n->frame_pool,
-			.payload_pool = n->queue_pool,
-			.seed = rp_rand_u64(&n->sim->rand)},
-		.connections_max = 64,
-		.segments_max = 16384,
-		.rto_min_ns = 5 * RP_NS_PER_MS,
-		.ack_delay_max_ns = RP_NS_PER_MS,
-		.seed = rp_rand_u64(&n->sim->rand),
-	};
-	for (unsigned i = 0; i < sizeof(t->secret); i++)
-		t->secret[i] = (uint8_t)rp_rand_u64(&n->sim->rand);
-}
-
-/* Every shard may own links where stacks are on all of them. */
-static uint32_t stack_shards(const struct sim_options *o)
-{
-	if (o->stacks != SIM_STACKS_ONE)
-		return (1u << o->shards) - 1;
-	return o->shards > 1 ? 2 : 1;
-}
-
-static unsigned link_shard(const struct sim_options *o)
-{
-	return o->shards > 1 ? 1 : 0;
-}
-
-static void shard_new(struct sim_node *n, unsigned shard)
-{
-	static const uint8_t secret[32] = "thirty-two bytes of a secret...";
-	const struct sim_options *o = &n->sim->options;
-	uint64_t boot = 77 + n->index;
-	struct rp_engine_config c = {
-		.shard = shard,
-		.shards = o->shards,
-		.link_shard = o->shards > 1 ? 1 : 0,
-		.link_shards = stack_shards(o),
-		.stack_shards = stack_shards(o),
-		.place = {&n->place},
-		.listen_port = 7400,
-		.links = {.node = n->id,
-			.boot = boot,
-			.cluster_uuid = "a cluster's uuid",
-			.per_peer = (uint8_t)(o->links ? o->links : 1),
-			.secret = secret,
-			.secret_length = sizeof(secret),
-			.heartbeat_ns = 500 * RP_NS_PER_MS,
-			.dead_after_ns = 3 * RP_NS_PER_S,
-			.handshake_grace_ns = 10 * RP_NS_PER_S,
-			.peer_queue_frames = 4096,
-			.peers_max = SIM_NODES_MAX,
-			.handshakes_max = 64,
-			.pool = n->frame_pool},
-		.deliver = {.node = n->id,
-			.shard = shard,
-			.shards = o->shards,
-			.links = o->links,
-			.message_bytes_max = o->message_bytes_max,
-			.window_bytes = 64 << 10,
-			.peer_budget_bytes = 16 << 20,
-			/* Little, so that peers wait for each other. */
-			.budget_bytes = 256 << 10,
-			.streams_max = 1024,
-			.peers_max = SIM_NODES_MAX,
-			.peer_messages_max = 8192,
-			.messages_max = 16384,
-			.idle_ns = 30 * RP_NS_PER_S,
-			.unary_fallback = o->unary_fallback,
-			.pool = n->frame_pool,
-			.payload_pool = n->queue_pool},
-		.queue = {.node = n->id,
-			.boot = boot,
-			.pool = n->queue_pool,
-			.message_bytes_max = o->message_bytes_max,
-			.queues_max = 4096,
-			.messages_max = 65536,
-			.consumers_max = 1024,
-			.holds_max = 16384,
-			.producers_max = 4096},
-	};
-
-	if (c.link_shards >> shard & 1) {
-		c.port_count = 1;
-		if (o->stacks == SIM_STACKS_HAND_OVER && shard != c.link_shard) {
-			c.ports_foreign = 1;
-			c.queue_shard[0] = (uint8_t)c.link_shard;
-		}
-		tcp_config(n, &c.tcp[0]);
-	}
-	if (c.link_shards != 1u << shard && o->shards > 1) {
-		c.deliver.peer_frames_max = 4096 * 3 / 4 / (o->shards - 1);
-	}
-	n->sim->shard_ctx[n->index][shard] = (struct shard_ctx){n, shard};
-	n->shards[shard].wake_ns = RP_NEVER;
-	n->shards[shard].engine = rp_engine_create(
-		&c, &engine_ops, &n->sim->shard_ctx[n->index][shard], n->sim->now_ns);
-	RP_ASSERT(n->shards[shard].engine != NULL);
-	rp_engine_set_wall_offset(n->shards[shard].engine, (int64_t)(WALL_US * 1000));
-	wake_shard(n, shard, n->sim->now_ns);
-}
-
-static void node_new(struct sim *s, unsigned index)
-{
-	struct sim_node *n = &s->nodes[index];
-	unsigned buffers = s->options.buffers ? s->options.buffers : 16383;
-	struct rp_control_config c = {
-		.transport_tcp = true,
-		.shards = s->options.shards,
-		.kv = {.initial_revision = 1},
-		.cluster_uuid = "a cluster's uuid",
-	};
-
-	n->sim = s;
-	n->index = index;
-	n->id = sim_node_id(index);
-	n->control_wake_ns = RP_NEVER;
-	rp_list_init(&n->unary_waits);
-	n->queue_pool = pool_new("queue", index, buffers, 2048);
-	n->frame_pool = pool_new("frame", index, 2 * buffers + 1, 640);
-	rp_impair_init(&n->impair, &s->options.network, rp_rand_u64(&s->rand));
-	c.self = (struct rp_node_record){.node = n->id,
-		.boot = 77 + index,
-		.per_peer = s->options.links ? s->options.links : 1,
-		.shards = s->options.shards,
-		.tcp = {.family = 4, .port = 7400, .addr = {10, 0, 0, (uint8_t)(index + 1)}}};
-	memcpy(c.self.rss_key, rp_place_key_default, sizeof(c.self.rss_key));
-	c.self.rss_table_size = 64;
-	c.self.rss_shards = stack_shards(&s->options);
-	RP_ASSERT(rp_place_init_spread(
-			  &n->place, rp_place_key_default, 64, stack_shards(&s->options)) == 0);
-	c.pool = n->queue_pool;
-	c.repl.seed = rp_rand_u64(&s->rand);
-	n->control = rp_control_create(&c, &control_ops, n);
-	RP_ASSERT(n->control != NULL);
-	for (unsigned i = 0; i < s->options.shards; i++)
-		shard_new(n, i);
-}
-
 struct sim *sim_create(const struct sim_options *options, const struct sim_hooks *hooks)
 {
 	struct sim *s = calloc(1, sizeof(*s));
@@ -606,22 +126,9 @@ struct sim *sim_create(const struct sim_options *options, const struct sim_hooks
 	s->rand = (struct rp_rand){options->seed};
 	s->now_ns = RP_NS_PER_S;
 	for (unsigned i = 0; i < options->nodes; i++)
-		node_new(s, i);
-	for (unsigned i = 0; i < options->nodes; i++) {
-		struct sim_node *n = &s->nodes[i];
-
-		for (unsigned p = 0; p < options->nodes; p++) {
-			char address[64];
-
-			n->peers[p] = RP_REPL_NO_PEER;
-			if (p == i)
-				continue;
-			snprintf(address, sizeof(address), "http://10.0.0.%u:2379", p + 1);
-			n->peers[p] = rp_control_peer_add(n->control, address, now_of(s));
-		}
-		rp_control_start(n->control, now_of(s));
-		wake_control(n, s->now_ns);
-	}
+		sim_node_new(s, i);
+	for (unsigned i = 0; i < options->nodes; i++)
+		sim_node_start(&s->nodes[i]);
 	return s;
 }
 
@@ -636,7 +143,8 @@ static void transmit(struct sim_node *n, struct rte_mbuf *frame)
 	for (unsigned i = 0; i < s->options.nodes; i++) {
 		struct rp_impair_verdict v;
 
-		if (i == n->index || (memcmp(dst, broadcast, 6) != 0 && dst[5] != i + 1))
+		if (i == n->index || s->nodes[i].down || s->frames_cut[n->index][i] ||
+			(memcmp(dst, broadcast, 6) != 0 && dst[5] != i + 1))
 			continue;
 		v = rp_impair_decide(&n->impair);
 		for (unsigned c = 0; c < v.copies; c++) {
@@ -645,10 +153,11 @@ static void transmit(struct sim_node *n, struct rte_mbuf *frame)
 
 			if (!copy)
 				continue;
-			schedule(s, (struct event){.at_ns = s->now_ns + 1000 + v.delay_ns[c],
-					    .type = EVENT_FRAME,
-					    .node = i,
-					    .frame = copy});
+			sim_schedule(s, (struct event){.at_ns = s->now_ns + 1000 + v.delay_ns[c] +
+								n->slow_ns + s->nodes[i].slow_ns,
+						.type = EVENT_FRAME,
+						.node = i,
+						.frame = copy});
 		}
 	}
 	rte_pktmbuf_free(frame);
@@ -662,34 +171,34 @@ static void run_shard(struct sim_node *n, unsigned shard)
 	bool busy = rp_engine_poll(e, n->sim->now_ns);
 
 	if (rp_engine_tcp(e, 0) && (n->sim->options.stacks != SIM_STACKS_HAND_OVER ||
-					   shard == link_shard(&n->sim->options))) {
+					   shard == sim_link_shard(&n->sim->options))) {
 		while ((got = rp_engine_tx(e, 0, out, BURST)) > 0)
 			for (unsigned i = 0; i < got; i++)
 				transmit(n, out[i]);
 	}
 	/* A turn takes time: a busy one comes again a little later. */
-	wake_shard(n, shard,
-		busy ? n->sim->now_ns + 1000
-		     : RP_MAX(rp_engine_next_deadline(e), n->sim->now_ns + 1000));
+	sim_wake_shard(n, shard,
+		RP_MAX(busy ? 0 : rp_engine_next_deadline(e), n->sim->now_ns + 1000 + n->slow_ns));
 }
 
 static void run_control(struct sim_node *n)
 {
-	wake_control(n, RP_MAX(rp_control_run(n->control, now_of(n->sim)), n->sim->now_ns + 1000));
+	sim_wake_control(n, RP_MAX(rp_control_run(n->control, sim_now_of(n)),
+				    n->sim->now_ns + 1000 + n->slow_ns));
 }
 
 static void on_ring(struct sim_node *n, const struct event *e)
 {
 	if (e->shard == RP_ENGINE_CONTROL) {
 		n->to_control[e->from]--;
-		rp_control_on_xmsg(n->control, e->from, &e->m, now_of(n->sim));
-		wake_control(n, n->sim->now_ns);
+		rp_control_on_xmsg(n->control, e->from, &e->m, sim_now_of(n));
+		sim_wake_control(n, n->sim->now_ns);
 		return;
 	}
 	if (e->from == RP_ENGINE_CONTROL)
 		n->to_shard[e->shard]--;
 	rp_engine_on_xmsg(n->shards[e->shard].engine, e->from, &e->m, n->sim->now_ns);
-	wake_shard(n, e->shard, n->sim->now_ns);
+	sim_wake_shard(n, e->shard, n->sim->now_ns);
 }
 
 static void on_request(struct sim_node *n, const struct event *e)
@@ -699,13 +208,13 @@ static void on_request(struct sim_node *n, const struct event *e)
 	int rc;
 
 	if (n->sim->calls_cut) {
-		response(n, e->peer, e->kind, answer, e->token, true);
+		sim_response(n, e->peer, e->kind, answer, e->token, true);
 		return;
 	}
 	if (e->kind >= 0) {
 		rc = rp_control_on_request(n->control, from, (enum rp_repl_kind)e->kind, bytes,
-			&answer, now_of(n->sim));
-		response(n, e->peer, e->kind, answer, e->token, rc != 0);
+			&answer, sim_now_of(n));
+		sim_response(n, e->peer, e->kind, answer, e->token, rc != 0);
 	} else {
 		struct unary_wait *w = calloc(1, sizeof(*w));
 
@@ -716,10 +225,10 @@ static void on_request(struct sim_node *n, const struct event *e)
 		if (rp_control_unary_in(n->control, from, bytes, w->id) != 0) {
 			rp_list_unlink(&w->node);
 			free(w);
-			response(n, e->peer, -1, answer, e->token, true);
+			sim_response(n, e->peer, -1, answer, e->token, true);
 		}
 	}
-	wake_control(n, n->sim->now_ns);
+	sim_wake_control(n, n->sim->now_ns);
 }
 
 static void on_response(struct sim_node *n, const struct event *e)
@@ -727,25 +236,33 @@ static void on_response(struct sim_node *n, const struct event *e)
 	struct rp_span answer = {e->bytes, e->length};
 
 	if (e->kind >= 0)
-		rp_control_peer_result(n->control, e->token, e->failed, answer, now_of(n->sim));
+		rp_control_peer_result(n->control, e->token, e->failed, answer, sim_now_of(n));
 	else
 		rp_control_unary_result(n->control, e->token, e->failed, answer);
-	wake_control(n, n->sim->now_ns);
+	sim_wake_control(n, n->sim->now_ns);
+}
+
+/* A connection needs both ways. */
+static bool is_apart(const struct sim *s, unsigned a, unsigned b)
+{
+	return s->nodes[a].down || s->nodes[b].down || s->way_cut[a][b] || s->way_cut[b][a];
 }
 
 static void on_dialled(struct sim_node *n, const struct event *e)
 {
 	static const uint8_t uuid[RP_UUID_BYTES] = "a cluster's uuid";
 
-	if (n->sim->calls_cut) {
-		rp_control_peer_failed(n->control, n->peers[e->peer], true, now_of(n->sim));
+	if (n->sim->calls_cut || is_apart(n->sim, n->index, e->peer)) {
+		/* Nobody answers there at all; behind a cut somebody may be. */
+		rp_control_peer_failed(n->control, n->peers[e->peer],
+			n->sim->calls_cut || n->sim->nodes[e->peer].down, sim_now_of(n));
 	} else {
 		n->peer_open[e->peer] = true;
 		if (rp_control_peer_connected(n->control, n->peers[e->peer], sim_node_id(e->peer),
-			    uuid, now_of(n->sim)) != 0)
+			    uuid, sim_now_of(n)) != 0)
 			n->peer_open[e->peer] = false;
 	}
-	wake_control(n, n->sim->now_ns);
+	sim_wake_control(n, n->sim->now_ns);
 }
 
 /* The device's queue, which is a shard's: by the hash of the flow where it spreads flows. */
@@ -757,7 +274,7 @@ static unsigned queue_of(const struct sim_node *n, const struct rte_mbuf *frame)
 	struct rp_place_flow flow = {.src = &src, .dst = &dst};
 
 	if (n->sim->options.stacks != SIM_STACKS_RSS || p[12] != 8 || p[13] != 0 || ip[9] != 6)
-		return link_shard(&n->sim->options);
+		return sim_link_shard(&n->sim->options);
 	src = rp_ip_from4(ip + 12);
 	dst = rp_ip_from4(ip + 16);
 	flow.src_port = (uint16_t)(ports[0] << 8 | ports[1]);
@@ -765,9 +282,27 @@ static unsigned queue_of(const struct sim_node *n, const struct rte_mbuf *frame)
 	return rp_place_shard_of(&n->place, &flow);
 }
 
+/* The node died on the way: what was for it is gone, and who called hears so. */
+static bool is_for_nobody(struct sim *s, struct event *e)
+{
+	struct sim_node *n = &s->nodes[e->node];
+
+	if (e->type == EVENT_TIMER || (!n->down && e->life == n->life))
+		return false;
+	if (e->type == EVENT_REQUEST)
+		sim_response(n, e->peer, e->kind, (struct rp_span){0}, e->token, true);
+	rte_pktmbuf_free(e->frame);
+	rp_xmsg_free(&e->m);
+	free(e->bytes);
+	return true;
+}
+
 static void dispatch(struct sim *s, struct event *e)
 {
 	struct sim_node *n = &s->nodes[e->node];
+
+	if (is_for_nobody(s, e))
+		return;
 
 	switch (e->type) {
 	case EVENT_WAKE_SHARD:
@@ -786,7 +321,7 @@ static void dispatch(struct sim *s, struct event *e)
 		unsigned shard = queue_of(n, e->frame);
 
 		rp_engine_rx(n->shards[shard].engine, 0, &e->frame, 1, s->now_ns);
-		wake_shard(n, shard, s->now_ns);
+		sim_wake_shard(n, shard, s->now_ns);
 		break;
 	}
 	case EVENT_RING:
@@ -824,8 +359,107 @@ bool sim_run_until(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), vo
 
 void sim_at(struct sim *s, uint64_t at_ns, uint64_t id)
 {
-	schedule(s, (struct event){
-			    .at_ns = RP_MAX(at_ns, s->now_ns), .type = EVENT_TIMER, .token = id});
+	sim_schedule(
+		s, (struct event){
+			   .at_ns = RP_MAX(at_ns, s->now_ns), .type = EVENT_TIMER, .token = id});
+}
+
+/* ---- faults ---- */
+
+void sim_crash(struct sim *s, unsigned node)
+{
+	struct sim_node *n = &s->nodes[node];
+
+	RP_ASSERT(!n->down);
+	sim_node_free(n);
+	n->down = true;
+	n->life++;
+	for (unsigned i = 0; i < s->options.nodes; i++) {
+		struct sim_node *o = &s->nodes[i];
+
+		if (i == node || o->down || !o->peer_open[node])
+			continue;
+		o->peer_open[node] = false;
+		/* Its host resets the connections, where it can. */
+		rp_control_peer_failed(o->control, o->peers[node], true, sim_now_of(o));
+		sim_wake_control(o, s->now_ns);
+	}
+}
+
+void sim_restart(struct sim *s, unsigned node)
+{
+	struct sim_node *n = &s->nodes[node];
+
+	RP_ASSERT(n->down);
+	n->down = false;
+	sim_node_new(s, node);
+	sim_node_start(n);
+}
+
+bool sim_is_down(const struct sim *s, unsigned node)
+{
+	return s->nodes[node].down;
+}
+
+void sim_cut(struct sim *s, unsigned from, unsigned to, bool frames, bool calls)
+{
+	s->frames_cut[from][to] = frames;
+	s->way_cut[from][to] = calls;
+}
+
+void sim_set_skew(struct sim *s, unsigned node, int64_t skew_us)
+{
+	struct sim_node *n = &s->nodes[node];
+
+	n->skew_us = skew_us;
+	for (unsigned k = 0; !n->down && k < s->options.shards; k++)
+		rp_engine_set_wall_offset(n->shards[k].engine, ((int64_t)WALL_US + skew_us) * 1000);
+}
+
+void sim_set_slow(struct sim *s, unsigned node, uint64_t slow_ns)
+{
+	s->nodes[node].slow_ns = slow_ns;
+}
+
+static bool next_live(struct rp_kv *kv, struct rp_kv_record *r, uint8_t *at, size_t *length)
+{
+	struct rp_span from = {at, *length}, end = {(const uint8_t *)"\xff", 1};
+
+	do {
+		if (rp_kv_record_page(kv, from, *length > 0, end, r, 1) == 0)
+			return false;
+		RP_ASSERT(r->key.length <= 1024);
+		memcpy(at, r->key.data, r->key.length);
+		*length = r->key.length;
+	} while (r->deleted);
+	return true;
+}
+
+bool sim_stores_equal(struct sim *s, unsigned a, unsigned b, char *why, size_t size)
+{
+	uint8_t at[2][1024];
+	size_t length[2] = {0, 0};
+	struct rp_kv_record r[2];
+
+	for (;;) {
+		bool more[2];
+
+		more[0] = next_live(rp_control_kv(s->nodes[a].control), &r[0], at[0], &length[0]);
+		more[1] = next_live(rp_control_kv(s->nodes[b].control), &r[1], at[1], &length[1]);
+		if (!more[0] && !more[1])
+			return true;
+		if (more[0] && more[1] && r[0].key.length == r[1].key.length &&
+			r[0].value.length == r[1].value.length &&
+			memcmp(r[0].key.data, r[1].key.data, r[0].key.length) == 0 &&
+			memcmp(r[0].value.data, r[1].value.data, r[0].value.length) == 0)
+			continue;
+		snprintf(why, size, "node %u has \"%.*s\" = \"%.*s\", node %u \"%.*s\" = \"%.*s\"",
+			a, more[0] ? (int)r[0].key.length : 0, (const char *)at[0],
+			more[0] ? (int)r[0].value.length : 0, (const char *)r[0].value.data, b,
+			more[1] ? (int)r[1].key.length : 0, (const char *)at[1],
+			more[1] ? (int)r[1].value.length : 0, (const char *)r[1].value.data);
+		return false;
+	}
 }
 
 /* ---- operations ---- */
@@ -838,9 +472,10 @@ static struct rp_span text(const char *t)
 static int queue_op(
 	struct sim *s, unsigned node, const struct rp_control_queue_op *op, uint64_t token)
 {
-	int rc = rp_control_queue_op(s->nodes[node].control, op, token);
+	int rc = s->nodes[node].down ? -ENOTCONN
+				     : rp_control_queue_op(s->nodes[node].control, op, token);
 
-	wake_control(&s->nodes[node], s->now_ns);
+	sim_wake_control(&s->nodes[node], s->now_ns);
 	return rc;
 }
 
@@ -877,23 +512,29 @@ int sim_consumer_open(struct sim *s, unsigned node, const char *queue,
 {
 	struct sim_node *n = &s->nodes[node];
 	int64_t revision;
-	int rc = rp_control_consumer_open(n->control, consumer, text(queue),
-		rp_queue_hash(queue, strlen(queue)), uuid, 0, &revision, now_of(s));
+	int rc = n->down ? -ENOTCONN
+			 : rp_control_consumer_open(n->control, consumer, text(queue),
+				   rp_queue_hash(queue, strlen(queue)), uuid, 0, &revision,
+				   sim_now_of(n));
 
-	wake_control(n, s->now_ns);
+	sim_wake_control(n, s->now_ns);
 	return rc;
 }
 
 void sim_consumer_close(struct sim *s, unsigned node, uint64_t consumer)
 {
+	if (s->nodes[node].down)
+		return;
 	rp_control_consumer_close(s->nodes[node].control, consumer, RP_QUEUE_CLOSE_ENDED);
-	wake_control(&s->nodes[node], s->now_ns);
+	sim_wake_control(&s->nodes[node], s->now_ns);
 }
 
 void sim_consumer_accepted(struct sim *s, unsigned node, uint64_t consumer, uint64_t idx)
 {
+	if (s->nodes[node].down)
+		return;
 	rp_control_consumer_accepted(s->nodes[node].control, consumer, idx);
-	wake_control(&s->nodes[node], s->now_ns);
+	sim_wake_control(&s->nodes[node], s->now_ns);
 }
 
 void sim_network(struct sim *s, const struct rp_impair_spec *spec)
@@ -956,14 +597,8 @@ const char *sim_destroy(struct sim *s)
 		free(s->heap[i].bytes);
 	}
 	for (unsigned i = 0; i < s->options.nodes; i++) {
-		struct sim_node *n = &s->nodes[i];
-		struct rp_list *l;
-
-		while ((l = rp_list_pop_front(&n->unary_waits)))
-			free(rp_list_entry(l, struct unary_wait, node));
-		rp_control_destroy(n->control);
-		for (unsigned k = 0; k < s->options.shards; k++)
-			rp_engine_destroy(n->shards[k].engine);
+		if (!s->nodes[i].down)
+			sim_node_free(&s->nodes[i]);
 	}
 	/* A frame may hold references to another pool's buffers: all must be gone first. */
 	for (unsigned i = 0; i < s->options.nodes; i++) {

@@ -83,6 +83,20 @@ void sim_network(struct sim *s, const struct rp_impair_spec *spec);
 /** Calls between the control engines of two nodes fail while cut. */
 void sim_calls_cut(struct sim *s, bool cut);
 
+/** The node is gone at once, its memory with it; the others' connections to it are reset. */
+void sim_crash(struct sim *s, unsigned node);
+/** A new life of it: another boot id, nothing remembered. */
+void sim_restart(struct sim *s, unsigned node);
+bool sim_is_down(const struct sim *s, unsigned node);
+/** Frames, and calls, from one node to another do not arrive; one way. */
+void sim_cut(struct sim *s, unsigned from, unsigned to, bool frames, bool calls);
+/** Its wall clock is off by so much. */
+void sim_set_skew(struct sim *s, unsigned node, int64_t skew_us);
+/** Each frame, call and turn of the node takes so much more. */
+void sim_set_slow(struct sim *s, unsigned node, uint64_t slow_ns);
+/** The live keys of two nodes are the same; else where they differ first. */
+bool sim_stores_equal(struct sim *s, unsigned a, unsigned b, char *why, size_t size);
+
 struct rp_control *sim_control(struct sim *s, unsigned node);
 struct rp_engine *sim_engine(struct sim *s, unsigned node, unsigned shard);
 uint64_t sim_node_id(unsigned node);

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Clusters that have a hard time: nodes crash and come back, ways between them are cut, both ways
+ * or one, clocks are off by minutes, nodes are slow, links are half open while calls go on. What
+ * holds all the while, and when all has healed:
+ *
+ *   - no message that was accepted is lost, unless a node that held it crashed;
+ *   - none is delivered to a second consumer while the first may still act on it: that one was
+ *     closed, was ended, died with its node, or was told that the message is taken back;
+ *   - first deliveries to a consumer come in the order of each producer's node;
+ *   - the nodes' stores are equal, no stream stays, no queue is wedged, no buffer is missing.
+ *
+ * One seed decides everything.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_eal.h>
+
+#include <base/assert.h>
+#include <base/log.h>
+
+#include "sim.h"
+
+#define QUEUES 12
+#define CONSUMERS_MAX (QUEUES * 3)
+#define MESSAGES_MAX 4096
+#define TROUBLE_NS (40 * RP_NS_PER_S)
+
+/* Timers and tokens: what they are for in the upper half, which one in the lower. */
+enum what {
+	WHAT_PUT = 1,
+	WHAT_ACK,
+	WHAT_OPEN,
+	WHAT_FAULT,
+	WHAT_MEND,
+};
+
+struct message {
+	unsigned queue, node;
+	bool put, accepted, answered, acked, excused;
+	bool maybe_acked; /* it was asked for, and nobody knows what came of it */
+	uint64_t put_ns;
+	unsigned deliveries;
+	/* The last one. */
+	unsigned consumer;
+	uint32_t life;
+	uint64_t idx;
+	bool over; /* that consumer cannot act on it any more */
+};
+
+struct consumer {
+	unsigned queue, node;
+	uint8_t uuid[RP_UUID_BYTES];
+	uint64_t handle; /* 0: closed */
+	uint32_t life;
+	uint32_t last[SIM_NODES_MAX];
+};
+
+struct fault {
+	unsigned kind, a, b;
+};
+
+struct run {
+	struct sim *sim;
+	struct rp_rand rand;
+	unsigned nodes, shards, links, count, done;
+	bool calm; /* no more faults, no more puts */
+	struct message messages[MESSAGES_MAX];
+	struct consumer consumers[CONSUMERS_MAX];
+	unsigned consumer_count;
+	uint64_t handles;
+	struct fault faults[64];
+	unsigned fault_count;
+	uint64_t
+		apart_ns; /* puts from here on were made when no way was cut, nor had been lately */
+	bool verbose;
+	unsigned trace; /* a message that is told of */
+	char fault[512];
+};
+
+__attribute__((format(printf, 2, 3))) static void fault(struct run *r, const char *format, ...)
+{
+	va_list ap;
+
+	if (r->fault[0] != '\0')
+		return;
+	va_start(ap, format);
+	vsnprintf(r->fault, sizeof(r->fault), format, ap);
+	va_end(ap);
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct run *r, const char *format, ...)
+{
+	va_list ap;
+
+	if (!r->verbose)
+		return;
+	va_start(ap, format);
+	printf("%8" PRIu64 " ms: ", sim_now(r->sim) / 1000000);
+	vprintf(format, ap);
+	printf("\n");
+	va_end(ap);
+}
+
+static uint64_t token_of(enum what what, unsigned i)
+{
+	return (uint64_t)what << 32 | i;
+}
+
+static void later(struct run *r, uint64_t ns, enum what what, unsigned i)
+{
+	sim_at(r->sim, sim_now(r->sim) + ns, token_of(what, i));
+}
+
+static void queue_name(unsigned queue, char out[16])
+{
+	snprintf(out, 16, "q%u", queue);
+}
+
+/* ---- clients ---- */
+
+static void put(struct run *r)
+{
+	unsigned i = r->count;
+	struct message *m = &r->messages[i];
+	char queue[16], tail[16];
+	uint32_t value = i;
+
+	if (r->calm || r->count == MESSAGES_MAX)
+		return;
+	m->put_ns = sim_now(r->sim);
+	m->queue = (unsigned)rp_rand_below(&r->rand, QUEUES);
+	m->node = (unsigned)rp_rand_below(&r->rand, r->nodes);
+	later(r, rp_rand_below(&r->rand, 100 * RP_NS_PER_MS), WHAT_PUT, 0);
+	queue_name(m->queue, queue);
+	snprintf(tail, sizeof(tail), "m%u", i);
+	m->put = sim_put(r->sim, m->node, queue, tail, &value, sizeof(value),
+			 token_of(WHAT_PUT, i)) == 0;
+	if (m->put)
+		r->count++;
+}
+
+static void acknowledge(struct run *r, unsigned i)
+{
+	struct message *m = &r->messages[i];
+	struct consumer *c = &r->consumers[m->consumer];
+	char queue[16];
+
+	if (m->acked || m->over || c->handle == 0)
+		return;
+	queue_name(m->queue, queue);
+	m->maybe_acked = true;
+	if (sim_ack(r->sim, c->node, queue, m->idx, c->uuid, token_of(WHAT_ACK, i)) != 0)
+		later(r, 200 * RP_NS_PER_MS, WHAT_ACK, i);
+}
+
+/* What the consumer has and did not acknowledge is none of its business any more. */
+static void consumer_is_over(struct run *r, unsigned k)
+{
+	r->consumers[k].handle = 0;
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->messages[i].deliveries > 0 && r->messages[i].consumer == k)
+			r->messages[i].over = true;
+}
+
+static void open_consumer(struct run *r, unsigned k)
+{
+	struct consumer *c = &r->consumers[k];
+	char queue[16];
+
+	if (c->handle != 0 || sim_is_down(r->sim, c->node))
+		return;
+	queue_name(c->queue, queue);
+	c->handle = ++r->handles << 16 | k;
+	memset(c->last, 0, sizeof(c->last));
+	if (sim_consumer_open(r->sim, c->node, queue, c->uuid, c->handle) == 0)
+		return;
+	c->handle = 0;
+	later(r, 500 * RP_NS_PER_MS, WHAT_OPEN, k);
+}
+
+static void on_answered(void *ctx, unsigned node, uint64_t token, const struct rp_control_answer *a)
+{
+	struct run *r = ctx;
+	unsigned i = (unsigned)token;
+	struct message *m = &r->messages[i];
+
+	if (token >> 32 == WHAT_PUT) {
+		if (i == r->trace)
+			say(r, "message %u: put at node %u: %s", i, node,
+				rp_qstatus_name(a->status));
+		m->answered = true;
+		m->accepted = a->status == RP_Q_OK;
+		return;
+	}
+	if (i == r->trace)
+		say(r, "message %u: acknowledge at node %u: %s, deleted %u", i, node,
+			rp_qstatus_name(a->status), a->deleted);
+	if (m->over)
+		return;
+	if (a->status == RP_Q_OK) {
+		m->acked = true;
+		return;
+	}
+	/* Refused is final; all else is tried again. */
+	if (a->status == RP_Q_UNREACHABLE || a->status == RP_Q_NO_DISPATCHER ||
+		a->status == RP_Q_STOPPING)
+		later(r, 300 * RP_NS_PER_MS, WHAT_ACK, i);
+	else
+		say(r, "acknowledge of %u at node %u: %s", i, node, rp_qstatus_name(a->status));
+}
+
+static void check_second(struct run *r, unsigned i, unsigned k, uint32_t attempt)
+{
+	struct message *m = &r->messages[i];
+
+	if (m->deliveries == 0 || m->over)
+		return;
+	fault(r,
+		"message %u of q%u was delivered to consumer %u at node %u, then (attempt %u) to %u "
+		"at node %u, while the first had it still%s",
+		i, m->queue, m->consumer, r->consumers[m->consumer].node, attempt, k,
+		r->consumers[k].node, m->acked ? ", and had acknowledged it" : "");
+}
+
+static void on_delivered(void *ctx, unsigned node, uint64_t handle,
+	const struct rp_control_delivery *d, const uint8_t *value, size_t length)
+{
+	struct run *r = ctx;
+	unsigned k = (unsigned)(handle & 0xffff);
+	struct consumer *c = &r->consumers[k];
+	struct message *m;
+	uint32_t i;
+
+	if (c->handle != handle)
+		return; /* the watch was closed while it was on its way */
+	if (length != sizeof(i) || (memcpy(&i, value, sizeof(i)), i >= r->count)) {
+		fault(r, "a delivery of nothing that was put");
+		return;
+	}
+	m = &r->messages[i];
+	if (i == r->trace)
+		say(r,
+			"message %u: delivered at node %u to consumer %u, idx %" PRIx64
+			", attempt %u",
+			i, node, k, d->idx, d->attempt);
+	if (m->queue != c->queue)
+		fault(r, "message %u of q%u at a consumer of q%u", i, m->queue, c->queue);
+	check_second(r, i, k, d->attempt);
+	/* What a cut kept back comes after what went another way meanwhile. */
+	if (m->deliveries++ == 0 && d->attempt == 1 && m->put_ns > r->apart_ns) {
+		if (i + 1 < c->last[m->node])
+			fault(r, "message %u of node %u came after %u at consumer %u", i, m->node,
+				c->last[m->node] - 1, k);
+		c->last[m->node] = i + 1;
+	}
+	m->consumer = k;
+	m->idx = d->idx;
+	m->over = false;
+	sim_consumer_accepted(r->sim, node, handle, d->idx);
+	/* Some take their time, so that a fault finds messages with their consumers. */
+	later(r,
+		rp_rand_below(&r->rand,
+			rp_rand_below(&r->rand, 8) == 0 ? 8 * RP_NS_PER_S : 20 * RP_NS_PER_MS),
+		WHAT_ACK, i);
+}
+
+static void on_withdrawn(void *ctx, unsigned node, uint64_t handle, uint64_t idx)
+{
+	struct run *r = ctx;
+	unsigned k = (unsigned)(handle & 0xffff);
+
+	for (unsigned i = 0; i < r->count; i++) {
+		struct message *m = &r->messages[i];
+
+		if (m->deliveries == 0 || m->consumer != k || m->idx != idx)
+			continue;
+		m->over = true;
+		if (i == r->trace)
+			say(r, "message %u: taken back from consumer %u", i, k);
+	}
+}
+
+static void on_ended(void *ctx, unsigned node, uint64_t handle, const char *reason)
+{
+	struct run *r = ctx;
+	unsigned k = (unsigned)(handle & 0xffff);
+
+	if (r->consumers[k].handle != handle)
+		return;
+	say(r, "consumer %u at node %u was ended: %s", k, node, reason);
+	consumer_is_over(r, k);
+	later(r, RP_NS_PER_S, WHAT_OPEN, k);
+}
+
+/* ---- faults ---- */
+
+enum kind {
+	FAULT_CRASH,
+	FAULT_PARTITION, /* one node from all others */
+	FAULT_CUT,	 /* a pair, everything */
+	FAULT_ONE_WAY,
+	FAULT_HALF_OPEN, /* a pair: frames, not calls */
+	FAULT_SKEW,
+	FAULT_SLOW,
+	FAULT_LEAVE, /* a consumer closes its watch */
+	FAULT_KINDS,
+};
+
+static const char *const kind_names[] = {
+	"crash", "partition", "cut", "one way", "half open", "skew", "slow", "leave"};
+
+/* A message that the node held when it died may be lost with it. */
+static void excuse(struct run *r, unsigned node)
+{
+	for (unsigned s = 0; s < r->shards; s++) {
+		struct rp_queues *qs = rp_engine_queues(sim_engine(r->sim, node, s));
+		struct rp_queue_info info;
+		uint32_t cursor = 0;
+
+		while (rp_queue_next(qs, &cursor, &info, sim_now(r->sim))) {
+			unsigned q = 0;
+
+			if (info.depth == 0 || info.name.length < 2)
+				continue;
+			for (size_t i = 1; i < info.name.length; i++)
+				q = q * 10 + (unsigned)(info.name.data[i] - '0');
+			for (unsigned i = 0; i < r->count; i++)
+				if (r->messages[i].queue == q && !r->messages[i].acked)
+					r->messages[i].excused = true;
+		}
+	}
+}
+
+static void crash(struct run *r, unsigned node)
+{
+	if (sim_is_down(r->sim, node))
+		return;
+	excuse(r, node);
+	sim_crash(r->sim, node);
+	for (unsigned k = 0; k < r->consumer_count; k++)
+		if (r->consumers[k].node == node)
+			consumer_is_over(r, k);
+	/* Puts there that nobody answers any more were not accepted. */
+}
+
+static void cut(struct run *r, unsigned a, unsigned b, bool on)
+{
+	sim_cut(r->sim, a, b, on, on);
+	sim_cut(r->sim, b, a, on, on);
+}
+
+static void set_fault(struct run *r, const struct fault *f, bool on)
+{
+	switch ((enum kind)f->kind) {
+	case FAULT_CRASH:
+		if (on) {
+			crash(r, f->a);
+		} else if (sim_is_down(r->sim, f->a)) {
+			sim_restart(r->sim, f->a);
+			for (unsigned k = 0; k < r->consumer_count; k++)
+				if (r->consumers[k].node == f->a)
+					later(r, 2 * RP_NS_PER_S, WHAT_OPEN, k);
+		}
+		return;
+	case FAULT_PARTITION:
+		for (unsigned i = 0; i < r->nodes; i++)
+			if (i != f->a)
+				cut(r, f->a, i, on);
+		return;
+	case FAULT_CUT:
+		cut(r, f->a, f->b, on);
+		return;
+	case FAULT_ONE_WAY:
+		sim_cut(r->sim, f->a, f->b, on, on);
+		return;
+	case FAULT_HALF_OPEN:
+		sim_cut(r->sim, f->a, f->b, on, false);
+		sim_cut(r->sim, f->b, f->a, on, false);
+		return;
+	case FAULT_SKEW:
+		sim_set_skew(r->sim, f->a, on ? (int64_t)(f->b % 2 ? 1 : -1) * 300000000 : 0);
+		return;
+	case FAULT_SLOW:
+		sim_set_slow(r->sim, f->a, on ? 5 * RP_NS_PER_MS : 0);
+		return;
+	case FAULT_LEAVE:
+		if (on && r->consumers[f->a * 3 + f->b].handle != 0) {
+			unsigned k = f->a * 3 + f->b;
+			uint64_t handle = r->consumers[k].handle;
+
+			consumer_is_over(r, k);
+			sim_consumer_close(r->sim, r->consumers[k].node, handle);
+			later(r, 3 * RP_NS_PER_S, WHAT_OPEN, k);
+		}
+		return;
+	case FAULT_KINDS:
+		break;
+	}
+}
+
+static void make_faults(struct run *r, unsigned kinds)
+{
+	r->fault_count = 2 + (unsigned)rp_rand_below(&r->rand, 8);
+	for (unsigned i = 0; i < r->fault_count; i++) {
+		struct fault *f = &r->faults[i];
+		uint64_t at = rp_rand_below(&r->rand, TROUBLE_NS);
+		uint64_t lasts = RP_NS_PER_S / 2 + rp_rand_below(&r->rand, 12 * RP_NS_PER_S);
+
+		do
+			f->kind = (unsigned)rp_rand_below(&r->rand, FAULT_KINDS);
+		while (!(kinds >> f->kind & 1));
+		f->a = (unsigned)rp_rand_below(&r->rand, r->nodes);
+		f->b = (f->a + 1 + (unsigned)rp_rand_below(&r->rand, r->nodes - 1)) % r->nodes;
+		if (f->kind == FAULT_LEAVE) {
+			f->a = (unsigned)rp_rand_below(&r->rand, QUEUES);
+			f->b = (unsigned)rp_rand_below(&r->rand, 3);
+		}
+		later(r, at, WHAT_FAULT, i);
+		later(r, at + lasts, WHAT_MEND, i);
+	}
+}
+
+static void on_timer(void *ctx, uint64_t id)
+{
+	struct run *r = ctx;
+	unsigned i = (unsigned)id;
+
+	switch ((enum what)(id >> 32)) {
+	case WHAT_PUT:
+		put(r);
+		return;
+	case WHAT_ACK:
+		acknowledge(r, i);
+		return;
+	case WHAT_OPEN:
+		open_consumer(r, i);
+		return;
+	case WHAT_FAULT:
+	case WHAT_MEND:
+		say(r, "%s %s: %u %u", id >> 32 == WHAT_FAULT ? "begins" : "ends",
+			kind_names[r->faults[i].kind], r->faults[i].a, r->faults[i].b);
+		if (r->faults[i].kind >= FAULT_PARTITION && r->faults[i].kind <= FAULT_ONE_WAY)
+			r->apart_ns = id >> 32 == WHAT_FAULT ? RP_NEVER
+							     : sim_now(r->sim) + 10 * RP_NS_PER_S;
+		set_fault(r, &r->faults[i], id >> 32 == WHAT_FAULT);
+		return;
+	}
+}
+
+/* ---- a run ---- */
+
+static bool joined(void *ctx)
+{
+	return sim_joined(((struct run *)ctx)->sim);
+}
+
+static bool settled(void *ctx)
+{
+	struct run *r = ctx;
+
+	if (r->fault[0] != '\0')
+		return true;
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct message *m = &r->messages[i];
+
+		if (m->accepted && !m->excused && !m->acked && !(m->over && m->maybe_acked))
+			return false;
+	}
+	return true;
+}
+
+static void check_end(struct run *r)
+{
+	char why[400];
+
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct message *m = &r->messages[i];
+
+		if (m->accepted && !m->excused && !m->acked && !(m->over && m->maybe_acked))
+			fault(r, "message %u of q%u, accepted at node %u, %s", i, m->queue, m->node,
+				m->deliveries == 0 ? "was never delivered"
+				: m->over ? "was taken from its consumer and not delivered again"
+					  : "could not be acknowledged");
+	}
+	for (unsigned n = 1; n < r->nodes; n++)
+		if (!sim_stores_equal(r->sim, 0, n, why, sizeof(why)))
+			fault(r, "stores differ: %s", why);
+	for (unsigned n = 0; n < r->nodes; n++)
+		for (unsigned s = 0; s < r->shards; s++) {
+			struct rp_engine *e = sim_engine(r->sim, n, s);
+			const char *audit = rp_queue_audit(rp_engine_queues(e));
+			struct rp_deliver_info info;
+			struct rp_queue_totals t;
+
+			rp_deliver_info(rp_engine_deliver(e), 0, &info);
+			rp_queue_get_totals(rp_engine_queues(e), &t);
+			if (info.streams_out > 0 || info.streams_in > 0 || info.messages > 0)
+				fault(r, "node %u shard %u has %u+%u streams, %u messages on them",
+					n, s, info.streams_out, info.streams_in, info.messages);
+			if (t.requests > 0)
+				fault(r, "node %u shard %u: %u requests are not answered", n, s,
+					t.requests);
+			if (audit)
+				fault(r, "node %u shard %u: %s", n, s, audit);
+		}
+}
+
+/* Each queue takes and gives a message at the end, from every node. */
+static void check_alive(struct run *r)
+{
+	unsigned first = r->count;
+
+	for (unsigned q = 0; q < QUEUES; q++) {
+		struct message *m = &r->messages[r->count];
+		uint32_t value = r->count;
+		char queue[16];
+
+		*m = (struct message){.queue = q, .node = q % r->nodes, .put_ns = sim_now(r->sim)};
+		queue_name(q, queue);
+		if (sim_put(r->sim, m->node, queue, "last", &value, sizeof(value),
+			    token_of(WHAT_PUT, r->count)) != 0)
+			fault(r, "a put at node %u is not taken after all has healed", m->node);
+		r->count++;
+	}
+	sim_run_until(r->sim, sim_now(r->sim) + 20 * RP_NS_PER_S, NULL, NULL);
+	for (unsigned i = first; i < r->count; i++)
+		if (!r->messages[i].accepted || !r->messages[i].acked)
+			fault(r, "q%u is wedged: a message at node %u is %s", r->messages[i].queue,
+				r->messages[i].node,
+				!r->messages[i].answered   ? "not answered"
+				: !r->messages[i].accepted ? "refused"
+							   : "not delivered");
+}
+
+static void drive(struct run *r, unsigned kinds)
+{
+	if (!sim_run_until(r->sim, sim_now(r->sim) + 30 * RP_NS_PER_S, joined, r)) {
+		fault(r, "the nodes did not join within 30 s");
+		return;
+	}
+	for (unsigned k = 0; k < QUEUES * 3; k++) {
+		struct consumer *c = &r->consumers[k];
+
+		c->queue = k / 3;
+		c->node = (unsigned)rp_rand_below(&r->rand, r->nodes);
+		for (unsigned b = 0; b < RP_UUID_BYTES; b++)
+			c->uuid[b] = (uint8_t)rp_rand_u64(&r->rand);
+		r->consumer_count++;
+		open_consumer(r, k);
+	}
+	make_faults(r, kinds);
+	later(r, 0, WHAT_PUT, 0);
+	sim_run_until(r->sim, sim_now(r->sim) + TROUBLE_NS + 14 * RP_NS_PER_S, NULL, NULL);
+	r->calm = true;
+	/* Whatever overlapped, all is mended now. */
+	for (unsigned a = 0; a < r->nodes; a++) {
+		for (unsigned b = 0; b < r->nodes; b++)
+			sim_cut(r->sim, a, b, false, false);
+		sim_set_slow(r->sim, a, 0);
+		sim_set_skew(r->sim, a, 0);
+		if (sim_is_down(r->sim, a))
+			sim_restart(r->sim, a);
+	}
+	if (!sim_run_until(r->sim, sim_now(r->sim) + 120 * RP_NS_PER_S, joined, r))
+		fault(r, "the nodes did not join again within 120 s");
+	for (unsigned k = 0; k < r->consumer_count; k++)
+		open_consumer(r, k);
+	sim_run_until(r->sim, sim_now(r->sim) + 120 * RP_NS_PER_S, settled, r);
+	check_alive(r);
+	sim_run_until(r->sim, sim_now(r->sim) + 70 * RP_NS_PER_S, NULL, NULL);
+	check_end(r);
+}
+
+static bool run_seed(uint64_t seed, unsigned kinds, unsigned trace, bool verbose)
+{
+	struct run *r = calloc(1, sizeof(*r));
+	struct sim_options options = {
+		.nodes = 3 + seed % 2,
+		.shards = seed % 3 == 0 ? 4 : 1 + seed % 2,
+		.seed = seed,
+		.network = {.drop = 0.002,
+			.reorder = 0.002,
+			.reorder_ns = 50000,
+			.delay_ns = 20000},
+		.call_delay_ns = 200000,
+		.unary_fallback = seed % 5 != 0,
+		.message_bytes_max = 1 << 16,
+		.verbose = verbose,
+	};
+	struct sim_hooks hooks = {.ctx = r,
+		.answered = on_answered,
+		.delivered = on_delivered,
+		.withdrawn = on_withdrawn,
+		.ended = on_ended,
+		.timer = on_timer};
+	const char *leak;
+	bool ok;
+
+	RP_ASSERT(r != NULL);
+	options.links = options.shards == 4 ? 2 : 1;
+	options.stacks = options.shards == 4 ? SIM_STACKS_RSS : SIM_STACKS_ONE;
+	r->rand = (struct rp_rand){seed * 3 + 1};
+	r->nodes = options.nodes;
+	r->shards = options.shards;
+	r->links = options.links;
+	r->verbose = verbose;
+	r->trace = trace;
+	r->sim = sim_create(&options, &hooks);
+	drive(r, kinds);
+	leak = sim_destroy(r->sim);
+	if (leak)
+		fault(r, "%s", leak);
+	ok = r->fault[0] == '\0';
+	if (!ok)
+		printf("FAILED seed %" PRIu64 ": %s\nreplay: sim_cluster --seed %" PRIu64
+		       " --kinds 0x%x --verbose\n",
+			seed, r->fault, seed, kinds);
+	else if (verbose)
+		printf("seed %" PRIu64 ": %u messages\n", seed, r->count);
+	free(r);
+	return ok;
+}
+
+static void start_eal(void)
+{
+	static char *argv[] = {"sim", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
+		"--no-shconf", "-l", "0", "--log-level", "*:error", NULL};
+
+	RP_ASSERT(rte_eal_init(RP_ARRAY_SIZE(argv) - 1, argv) >= 0);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = 1, seeds = 1, failed = 0;
+	unsigned kinds = (1u << FAULT_KINDS) - 1;
+	unsigned trace = UINT32_MAX;
+	bool verbose = false;
+
+	for (int i = 1; i < argc; i++) {
+		const char *v = i + 1 < argc ? argv[i + 1] : "";
+
+		if (!strcmp(argv[i], "--verbose")) {
+			verbose = true;
+			continue;
+		}
+		i++;
+		if (!strcmp(argv[i - 1], "--seed"))
+			seed = strtoull(v, NULL, 10);
+		else if (!strcmp(argv[i - 1], "--seeds"))
+			seeds = strtoull(v, NULL, 10);
+		else if (!strcmp(argv[i - 1], "--trace"))
+			trace = (unsigned)strtoul(v, NULL, 10);
+		else if (!strcmp(argv[i - 1], "--kinds"))
+			kinds = (unsigned)strtoul(v, NULL, 0) & ((1u << FAULT_KINDS) - 1);
+		else
+			return fprintf(stderr, "unknown argument %s\n", argv[i - 1]), 2;
+	}
+	if (kinds == 0)
+		return fprintf(stderr, "no kind of fault\n"), 2;
+	rp_log_set_level(verbose ? RP_LOG_WARNING : RP_LOG_CRIT);
+	start_eal();
+	for (uint64_t s = seed; s < seed + seeds; s++)
+		failed += !run_seed(s, kinds, trace, verbose);
+	printf("%" PRIu64 " passed, %" PRIu64 " failed\n", seeds - failed, failed);
+	return failed ? 1 : 0;
+}
