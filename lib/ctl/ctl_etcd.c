@@ -323,12 +323,33 @@ static int backend_member_add(void *ctx, const char *const *peer_urls, uint32_t 
 		for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
 			struct rp_repl_peer_info info;
 
-			if (rp_repl_peer_get(repl, i, &info) &&
+			if (!caller->peer && rp_repl_peer_get(repl, i, &info) &&
 				!strcmp(info.address, peer_urls[u])) {
 				*message = "etcdserver: Peer URLs already exists";
 				return RP_GRPC_FAILED_PRECONDITION;
 			}
 		}
+	}
+	if (caller->peer && count > 0) {
+		int rc = ctl_announce_check(ctl, peer_urls[0], &id);
+
+		if (rc == -EPERM) {
+			*message =
+				"ringpost: the member was removed; etcdctl member add takes it in "
+				"again";
+			return RP_GRPC_PERMISSION_DENIED;
+		}
+		if (rc == 1) {
+			struct rp_repl_peer_info info;
+
+			rp_repl_peer_get(repl, id, &info);
+			member_fill(ctl, RP_PEERS_MAX, info.node, info.address);
+			*member = ctl->member_list[RP_PEERS_MAX];
+			return 0;
+		}
+		RP_LOG(RP_LOG_REPL, RP_LOG_INFO, "%s announced itself", peer_urls[0]);
+	} else if (count > 0) {
+		ctl_announce_removed(ctl, peer_urls[0], false);
 	}
 	/* One address a node: the first; the others of a member lead to the same node. */
 	if (count == 0 || ctl_peers_add(ctl, peer_urls[0], &id) != 0) {
@@ -361,11 +382,14 @@ static int backend_member_remove(
 {
 	struct rp_ctl *ctl = ctx;
 	rp_repl_peer_id peer = peer_of_member(ctl, id);
+	struct rp_repl_peer_info info;
 
 	if (peer == RP_REPL_NO_PEER) {
 		*message = "etcdserver: member not found";
 		return RP_GRPC_NOT_FOUND;
 	}
+	rp_repl_peer_get(rp_control_repl(ctl->control), peer, &info);
+	ctl_announce_removed(ctl, info.address, true);
 	rp_control_peer_remove(ctl->control, peer, ctl_now(ctl));
 	ctl_kick(ctl);
 	return RP_GRPC_OK;

@@ -37,7 +37,7 @@ static void random_bytes(uint8_t *out, size_t length)
 
 /* ---- calling ---- */
 
-static void call_raw(struct ctl_peer *p, const char *path, const void *data, size_t length,
+void ctl_peer_call_raw(struct ctl_peer *p, const char *path, const void *data, size_t length,
 	uint64_t timeout_ns, rp_grpc_unary_fn done, void *ctx)
 {
 	char node[24];
@@ -79,6 +79,7 @@ static void peer_connected(struct ctl_peer *p, const uint8_t cluster_uuid[RP_UUI
 	if (rc == 0) {
 		RP_LOG(RP_LOG_REPL, RP_LOG_INFO, "connected to %s: node %" PRIu64, p->address,
 			p->node);
+		ctl_announce_later(p);
 	} else {
 		p->state = CTL_PEER_IDLE;
 		p->want_hangup = true;
@@ -144,7 +145,7 @@ static void send_prove(
 	void *data = rp_etcd_peer_encode_prove(&prove, &length);
 
 	p->calls_open++;
-	call_raw(p, RP_ETCD_PEER_PATH_PROVE, data, length, CALL_TIMEOUT_NS, done, p);
+	ctl_peer_call_raw(p, RP_ETCD_PEER_PATH_PROVE, data, length, CALL_TIMEOUT_NS, done, p);
 	free(data);
 }
 
@@ -224,7 +225,7 @@ static void on_channel(struct rp_grpc_channel *channel, enum rp_grpc_channel_sta
 	if (state == RP_GRPC_CHANNEL_READY && p->state == CTL_PEER_CONNECTING) {
 		p->state = CTL_PEER_STATUS;
 		p->calls_open++;
-		call_raw(p, PATH_STATUS, "", 0, CALL_TIMEOUT_NS, on_status, p);
+		ctl_peer_call_raw(p, PATH_STATUS, "", 0, CALL_TIMEOUT_NS, on_status, p);
 	} else if (state == RP_GRPC_CHANNEL_LOST) {
 		peer_failed(p, reason);
 	}
@@ -275,6 +276,7 @@ static void peer_wishes(void *ctx)
 			p->state = CTL_PEER_IDLE;
 			p->channel = NULL;
 			ctl_deliver_end(p);
+			rp_loop_timer_cancel(&p->announce_timer);
 			rp_grpc_channel_destroy(channel);
 		}
 		if (p->want_dial && !p->channel) {
@@ -349,7 +351,7 @@ static int start_call(
 	RP_ASSERT(call != NULL);
 	*call = (struct ctl_call){.peer = p, .token = token, .deliver = deliver};
 	p->calls_open++;
-	call_raw(p, path, bytes.data, bytes.length, CALL_TIMEOUT_NS, on_call_done, call);
+	ctl_peer_call_raw(p, path, bytes.data, bytes.length, CALL_TIMEOUT_NS, on_call_done, call);
 	return 0;
 }
 
@@ -411,7 +413,7 @@ void ctl_lease_ask(
 	*call = (struct lease_call){.peer = p, .done = done, .done_ctx = done_ctx};
 	message = rp_etcd_peer_encode_lease_ask(lease, renew, &length);
 	p->calls_open++;
-	call_raw(
+	ctl_peer_call_raw(
 		p, RP_ETCD_PEER_PATH_LEASE, message, length, LEASE_TIMEOUT_NS, on_lease_time, call);
 	free(message);
 }
@@ -520,6 +522,7 @@ static void prove_proof(struct rp_ctl *ctl, uint64_t token, uint64_t connection,
 			"ringpost: the secret is wrong");
 	} else {
 		reply.frame = (struct rp_span){answer, sizeof(answer)};
+		ctl_announce_proved(ctl, node);
 		rp_etcd_peer_proved(ctl->etcd, token, node, &reply);
 	}
 	if (f)
@@ -565,16 +568,18 @@ static void on_prove(
 			ctl->etcd, token, RP_GRPC_INVALID_ARGUMENT, "ringpost: not a proof");
 		return;
 	}
-	if (!ctl->config.secret && is_peer_address(ctl, prove->address))
+	if (!ctl->config.secret && is_peer_address(ctl, prove->address)) {
+		ctl_announce_proved(ctl, prove->node);
 		rp_etcd_peer_proved(ctl->etcd, token, prove->node, &reply);
-	else if (!ctl->config.secret)
+	} else if (!ctl->config.secret) {
 		rp_etcd_peer_fail(ctl->etcd, token, RP_GRPC_PERMISSION_DENIED,
 			"ringpost: without links.secret_file only configured peer addresses are "
 			"trusted, and this is none");
-	else if (!f)
+	} else if (!f) {
 		prove_hello(ctl, token, connection, prove);
-	else
+	} else {
 		prove_proof(ctl, token, connection, prove);
+	}
 }
 
 static void on_connection_closed(void *ctx, uint64_t connection)
@@ -733,6 +738,7 @@ void ctl_peers_destroy(struct rp_ctl *ctl)
 			continue;
 		p->state = CTL_PEER_IDLE;
 		ctl_deliver_end(p);
+		rp_loop_timer_cancel(&p->announce_timer);
 		rp_grpc_channel_destroy(p->channel);
 		free(p);
 		ctl->peers[i] = NULL;

@@ -22,6 +22,7 @@
 #define CTL_NONCE_BYTES 32
 #define CTL_MAC_BYTES 32
 #define CTL_PENDING_BITS 12
+#define CTL_REMOVED_MAX 64
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
 #define CTL_ADMIN_METHODS 16
@@ -52,6 +53,7 @@ struct ctl_peer {
 	bool in_zone;		     /**< it is known to be in the zone of this node */
 	bool want_dial, want_hangup; /**< replication's wishes, carried out by a task */
 	uint32_t calls_open;
+	struct rp_loop_timer announce_timer;
 	/** Deliver, to a peer that has no link; NULL: not open. */
 	struct rp_grpc_client_call *deliver;
 	struct rp_list deliver_open; /**< struct ctl_deliver: frames that are not answered */
@@ -194,6 +196,12 @@ struct rp_ctl {
 	struct rp_http_handler metrics_handler;
 	struct ctl_capture capture;
 
+	/* ctl_announce.c: who has proved itself here, and which members were removed by a call. */
+	uint64_t proved_in[RP_PEERS_MAX];
+	uint32_t proved_in_next;
+	char removed[CTL_REMOVED_MAX][280];
+	uint32_t removed_next;
+
 	struct ctl_embed embed;
 	uint64_t terms_more; /**< by rp_ctl_restart() */
 	void (*wake_fn)(void *ctx);
@@ -240,6 +248,22 @@ extern const struct rp_etcd_peer_backend ctl_peer_backend;
 
 /** A peer that listens for no links, as its record says: its frames go by Deliver. */
 bool ctl_peer_is_foreign(struct ctl_peer *p);
+
+/** A unary call to the peer, marked as a node's. */
+void ctl_peer_call_raw(struct ctl_peer *p, const char *path, const void *data, size_t length,
+	uint64_t timeout_ns, rp_grpc_unary_fn done, void *ctx);
+
+/* ctl_announce.c */
+/** The peer is connected: should it not dial this node by itself, it is told of it. */
+void ctl_announce_later(struct ctl_peer *p);
+void ctl_announce_proved(struct rp_ctl *ctl, uint64_t node);
+/**
+ * A node announces itself. 0: it is none yet, and is to be added; 1: it is a member, in slot *peer;
+ * -EPERM: it was removed.
+ */
+int ctl_announce_check(struct rp_ctl *ctl, const char *url, rp_repl_peer_id *peer);
+/** A call removed it, or (false) added it again. */
+void ctl_announce_removed(struct rp_ctl *ctl, const char *url, bool removed);
 
 /* ctl_deliver.c */
 /** 0: rp_control_unary_result() follows. -ENOTSUP: DeliverOne is to be used. */
