@@ -189,7 +189,8 @@ class Run:
         """Whether etcdctl says PASS, and its figures."""
         p = subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", "check", "perf", "--load", load],
                            env=dict(os.environ, ETCDCTL_API="3"), capture_output=True, text=True, timeout=300, check=False)
-        lines = [l.strip() for l in re.split(r"[\r\n]", p.stdout + p.stderr) if "PASS" in l or "FAIL" in l]
+        # A bar of progress may stand before the first.
+        lines = [m[1].strip() for m in re.finditer(r"((?:PASS|FAIL)[^\r\n]*)", p.stdout + p.stderr)]
         return bool(lines) and lines[-1] == "PASS", lines[:-1]
 
     def perf(self):
