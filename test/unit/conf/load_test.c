@@ -128,15 +128,15 @@ static void test_requests(void **state)
 
 static void test_switches(void **state)
 {
-	file_is("config.yml", "deliver: {unary_fallback: true}\nlinks: {tls: true}\n");
-	assert_int_equal(LOAD("--deliver-unary-fallback", "off", "--links-tls=no"), 0);
+	file_is("config.yml", "deliver: {unary_fallback: true}\ntcp: {pmtu_blackhole: true}\n");
+	assert_int_equal(LOAD("--deliver-unary-fallback", "off", "--tcp-pmtu-blackhole=no"), 0);
 	assert_false(conf.deliver.unary_fallback);
-	assert_false(conf.links.tls);
+	assert_false(conf.tcp.pmtu_blackhole);
 	/* A switch that stands alone does not eat what follows. */
-	assert_int_equal(LOAD("--links-tls", "--term", "3"), 0);
-	assert_true(conf.links.tls);
+	assert_int_equal(LOAD("--tcp-pmtu-blackhole", "--term", "3"), 0);
+	assert_true(conf.tcp.pmtu_blackhole);
 	assert_int_equal(conf.term, 3);
-	assert_true(LOAD("--links-tls", "3") < 0);
+	assert_true(LOAD("--tcp-pmtu-blackhole", "3") < 0);
 	assert_int_equal(report.exit_code, RP_EXIT_USAGE);
 }
 

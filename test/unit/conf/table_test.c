@@ -166,7 +166,7 @@ static bool crossed(const struct conf_entry *e)
 		"ca_file", "client_cert_auth", "peer_cert_file", "peer_key_file", "message_bytes",
 		"queue_bytes", "max_request_bytes", "tombstone_s", "tombstone_max_s", "gateway",
 		"ipv4", "ipv6", "device", "match", "dead_letter", "node", "peers", "mtu",
-		"neighbours"};
+		"neighbours", "tls"};
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(names); i++) {
 		if (strcmp(e->name, names[i]) == 0)
