@@ -176,7 +176,9 @@ struct tcp_conn *tcp_listen_input(struct rp_tcp_stack *s, const struct flow_key 
 	const struct tcp_segment_in *in, const uint32_t *isn_min, uint64_t now_ns)
 {
 	struct tcp_listener *l = tcp_listener_find(s, key->local_port);
-	bool full = l && l->half_open >= s->config.backlog;
+	/* Half of the connections are for those that have completed: a flood must not have them. */
+	bool full = l && (l->half_open >= s->config.backlog ||
+				 s->half_open >= (s->config.connections_max + 1) / 2);
 	struct tcp_conn *c;
 
 	if (!l || in->flags & (TCP_RST | TCP_ACK))

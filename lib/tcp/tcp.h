@@ -81,7 +81,9 @@ struct rp_tcp_config {
 	uint32_t time_wait_max;	  /**< 0 = 4 * connections_max; the oldest goes first when full */
 	uint32_t segments_max;	  /**< segments queued or in flight, all connections; 0 = 65536 */
 	uint32_t reassembly_max;  /**< ranges out of order, all connections; 0 = 4096 */
-	uint32_t backlog;	  /**< half-open connections a listener; 0 = 128 */
+	/** Half-open connections a listener; 0 = 128; all together at most half of all connections.
+	 */
+	uint32_t backlog;
 	enum rp_syn_cookies syn_cookies;
 	uint32_t send_buffer_bytes; /**< a connection; 0 = 1 MiB */
 	/**

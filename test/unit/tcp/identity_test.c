@@ -202,13 +202,14 @@ static void cookies_last_a_minute(void **state)
  * Ten times the backlog of SYNs that nobody completes, and one client that does: it is served, at
  * once, and never reset. Class 18.
  */
-static void a_flood_of_syns(void **state)
+static void flood(uint32_t connections, uint32_t backlog, uint32_t half_open)
 {
 	struct sim_config c = plain;
 	struct wire *w;
 	struct wire_out *out;
 
-	c.tcp[0].backlog = 32;
+	c.tcp[0].connections_max = connections;
+	c.tcp[0].backlog = backlog;
 	w = wire_new(&c);
 	assert_int_equal(app_listen(&w->app, 80, NULL), 0);
 	for (unsigned i = 0; i < 320; i++) {
@@ -216,8 +217,8 @@ static void a_flood_of_syns(void **state)
 		syn(w, 1000 * i, mss_only, 4);
 		assert_int_equal(wire_take(w)->flags, SYN | ACK);
 	}
-	assert_int_equal(usage(w).half_open, 32);
-	assert_int_equal(counters(w)->cookies_sent, 320 - 32);
+	assert_int_equal(usage(w).half_open, half_open);
+	assert_int_equal(counters(w)->cookies_sent, 320 - half_open);
 	w->remote_port = 1234;
 	syn(w, w->iss, mss_only, 4);
 	out = wire_take(w);
@@ -228,6 +229,13 @@ static void a_flood_of_syns(void **state)
 	assert_int_equal(counters(w)->listen_overflow, 0);
 	assert_int_equal(rp_tcp_unlisten(w->sim->host[0].stack, 80, w->sim->now_ns), 0);
 	wire_free(w);
+}
+
+static void a_flood_of_syns(void **state)
+{
+	flood(64, 32, 32);
+	/* A backlog larger than the table leaves half of it to those that complete. */
+	flood(16, 128, 8);
 }
 
 /* Full with cookies off: SYNs are dropped, nobody is reset; one place free, and it goes on.
