@@ -84,13 +84,19 @@ static inline uint64_t csum_tail(const uint8_t *p, size_t length)
 /** rp_csum_bytes() of a few: what vectors need before and behind would be most of the work. */
 static inline uint16_t rp_csum_few(const void *data, size_t length)
 {
-	const uint8_t *p = data, *end = p + (length & ~(size_t)15);
-	uint64_t a = 0, b = 0, w[2];
+	const uint8_t *p = data, *end = p + (length & ~(size_t)31);
+	uint64_t a = 0, b = 0, w[4];
 
-	for (; p < end; p += 16) {
+	for (; p < end; p += 32) {
 		memcpy(w, p, sizeof(w));
+		a = rp_csum_add(rp_csum_add(a, w[0]), w[2]);
+		b = rp_csum_add(rp_csum_add(b, w[1]), w[3]);
+	}
+	if (length & 16) {
+		memcpy(w, p, 16);
 		a = rp_csum_add(a, w[0]);
 		b = rp_csum_add(b, w[1]);
+		p += 16;
 	}
 	a = rp_csum_add(a, b);
 	return rp_csum_fold(length & 15 ? rp_csum_add(a, csum_tail(p, length & 15)) : a);
