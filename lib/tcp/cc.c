@@ -30,6 +30,7 @@ uint32_t tcp_cc_flight(const struct tcp_conn *c)
 #define HYSTART_THRESH_MIN_NS (4 * RP_NS_PER_MS)
 #define HYSTART_THRESH_NEAR_NS (200 * RP_NS_PER_US)
 #define HYSTART_THRESH_MAX_NS (16 * RP_NS_PER_MS)
+#define HYSTART_LOW_WINDOW 16u /* of segments; not in the RFC, which does not leave at once */
 #define CSS_GROWTH_DIVISOR 4
 #define CSS_ROUNDS 5
 
@@ -77,10 +78,12 @@ void tcp_hystart_on_ack(struct tcp_conn *c, uint64_t rtt_ns)
 		h->css = 0; /* it was no queue */
 	} else if (h->samples == HYSTART_SAMPLES && h->css == 0 && h->last_ns > 0 &&
 		   h->current_ns >= h->last_ns + hystart_thresh_ns(c)) {
-		h->base_ns = h->current_ns;
-		h->css = 1;
-		if (how == RP_SLOW_START_EXIT)
+		if (how == RP_SLOW_START_CSS) {
+			h->base_ns = h->current_ns;
+			h->css = 1;
+		} else if (c->cwnd >= HYSTART_LOW_WINDOW * c->mss) {
 			hystart_leave(c);
+		}
 	}
 	if (rtt_ns == 0)
 		return;

@@ -10,7 +10,9 @@
 
 #define DUP_THRESHOLD 3
 #define REO_PERSIST 16 /* RFC 8985 6.2 */
-#define REO_SEEN_PERSIST 32
+/* A spell of measuring ends after so many late segments, or recoveries. */
+#define REO_SPELL_LATE 64
+#define REO_SPELL_RECOVERIES 32
 
 void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
 {
@@ -47,6 +49,17 @@ static bool rtt_of_syn(
 }
 
 /*
+ * The most of two spells counts, so that what was late once, since somebody's loop paused, is
+ * forgotten.
+ */
+static void reordering_spell(struct tcp_conn *c)
+{
+	c->reo_seen_before_ns = c->reo_seen_ns;
+	c->reo_seen_ns = 0;
+	c->reo_seen_count = c->reo_seen_recoveries = 0;
+}
+
+/*
  * A segment came late and was not lost. So much later than by the newest that had come the window
  * has to be for it not to be taken for lost; steps of a quarter of a round trip for each DSACK (RFC
  * 8985 6.2 step 4) would take many losses that are none to get there, and forget it after 16
@@ -55,10 +68,9 @@ static bool rtt_of_syn(
 static void reordering_seen(struct tcp_conn *c, uint64_t late_ns)
 {
 	c->flags |= TCPF_REORDERING;
-	if (late_ns > c->reo_seen_ns)
-		c->reo_seen_ns = late_ns;
-	if (late_ns >= c->reo_seen_ns / 2)
-		c->reo_seen_persist = REO_SEEN_PERSIST;
+	c->reo_seen_ns = RP_MAX(c->reo_seen_ns, late_ns);
+	if (++c->reo_seen_count >= REO_SPELL_LATE)
+		reordering_spell(c);
 }
 
 /* What was retransmitted and comes now is an earlier transmission of it. */
@@ -120,7 +132,8 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 		c->rtt_min_ns / 4 + (c->reo_mult - 1) * RP_MAX(c->rtt_min_ns / 4, TCP_REO_STEP_NS),
 		RP_MAX(c->srtt_ns, TCP_REO_CAP_NS));
 	/* What was measured counts beyond a round trip as well: the bound is a SHOULD there. */
-	seen_ns = c->reo_seen_ns + c->reo_seen_ns / 8;
+	seen_ns = RP_MAX(c->reo_seen_ns, c->reo_seen_before_ns);
+	seen_ns += seen_ns / 8;
 	return RP_MAX(
 		window_ns, RP_MIN(seen_ns, RP_MAX(TCP_REO_SEEN_RTTS * c->srtt_ns, TCP_REO_CAP_NS)));
 }
@@ -202,10 +215,8 @@ static void leave_recovery(struct tcp_conn *c)
 	c->dup_bytes = 0;
 	if (c->reo_persist > 0 && --c->reo_persist == 0)
 		c->reo_mult = 1;
-	if (c->reo_seen_persist > 0 && --c->reo_seen_persist == 0) {
-		c->reo_seen_ns /= 2;
-		c->reo_seen_persist = c->reo_seen_ns > 0 ? REO_SEEN_PERSIST : 0;
-	}
+	if (++c->reo_seen_recoveries >= REO_SPELL_RECOVERIES)
+		reordering_spell(c);
 }
 
 /*

@@ -278,10 +278,11 @@ struct tcp_conn {
 
 	/* Loss recovery. */
 	uint64_t rack_xmit_ns, rack_rtt_ns;
-	uint64_t reo_seen_ns; /* how late a segment came that was not lost; 0: none seen */
+	/* How late segments came that were not lost: the most, of now and of the spell before. */
+	uint64_t reo_seen_ns, reo_seen_before_ns;
 	uint32_t rack_end, rack_fack, reo_round_end, reo_persist;
-	uint32_t reo_seen_persist; /* recoveries until reo_seen_ns is halved */
-	uint32_t recover;	   /* recovery ends when this is acknowledged */
+	uint16_t reo_seen_count, reo_seen_recoveries; /* of this spell */
+	uint32_t recover;			      /* recovery ends when this is acknowledged */
 	uint32_t ca_acked;
 	const struct tcp_cc_ops *cc;
 	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
@@ -421,10 +422,10 @@ struct rp_tcp_stack {
 #define TCP_SSTHRESH_INITIAL (UINT32_MAX / 2)
 #define TCP_NEAR_DELAY_NS (10 * RP_NS_PER_MS) /* who is known to answer so soon is one of us */
 #define TCP_PAWS_SLACK_MS 256 /* 2^32 bytes take longer, up to 100 Gbit/s a connection */
-#define TCP_PTO_MIN_NS (500 * RP_NS_PER_US)	    /* a peer's loop may pause that long */
-#define TCP_REO_STEP_NS (8 * RP_NS_PER_US)	    /* reorder window: grows by no less */
-#define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)	    /* reorder window: no less is its bound */
-#define TCP_REO_SEEN_RTTS 8			    /* ... in round trips, of what was measured */
+#define TCP_PTO_MIN_NS (200 * RP_NS_PER_US) /* a turn of the peer's loop may take that long */
+#define TCP_REO_STEP_NS (8 * RP_NS_PER_US)  /* reorder window: grows by no less */
+#define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)   /* reorder window: no less is its bound */
+#define TCP_REO_SEEN_RTTS 8		    /* ... in round trips, of what was measured */
 #define TCP_PAWS_IDLE_NS (24 * 86400 * RP_NS_PER_S) /* RFC 7323 5.5 */
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
 #define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */

@@ -3,7 +3,7 @@
 
 #define KEEPALIVE_INTERVAL_NS (75 * RP_NS_PER_S)
 #define KEEPALIVE_PROBES 9u
-#define PROBES_MAX 3
+#define PROBES_MAX 5
 
 const char *tcp_timer_name(unsigned timer)
 {
@@ -48,16 +48,17 @@ static uint64_t timer_tlp_ns(const struct tcp_conn *c)
 }
 
 /*
- * In recovery RFC 8985 has no probe: what went again and is lost once more, with nothing sent after
- * it, takes a timeout. Where that is long after a round trip, and the peer is known to answer soon,
- * it is asked as QUIC does (RFC 9002 6.2), with a doubled time each.
+ * In recovery, and after its one probe, RFC 8985 has none: what went again and is lost once more,
+ * with nothing sent after it, takes a timeout. Where that is long after a round trip, and the peer
+ * is known to answer soon, it is asked as QUIC does (RFC 9002 6.2), with a doubled time each.
  */
 static uint64_t timer_probe_ns(const struct tcp_conn *c)
 {
 	uint64_t pto_ns;
 
 	if (!(c->flags & TCPF_SACK) || c->ca_state == TCP_CA_LOSS ||
-		(c->ca_state == TCP_CA_OPEN && c->sacked_count == 0) ||
+		(c->ca_state == TCP_CA_OPEN && c->sacked_count == 0 &&
+			!(c->flags & TCPF_TLP_OUT)) ||
 		c->pipe + c->lost_bytes == 0 || c->probes >= PROBES_MAX || c->srtt_ns == 0 ||
 		!tcp_synchronized(c) || !tcp_is_near(c) || tcp_stack_of(c)->config.no_tail_probes)
 		return RP_NEVER;

@@ -297,6 +297,11 @@ int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)
 		c->rto_max_ns = 120 * RP_NS_PER_S;
 	if (!c->user_timeout_ns)
 		c->user_timeout_ns = retries_ns(k->retries2, 200 * RP_NS_PER_MS);
+	/* Linux's CUBIC leaves slow start by the delay, without rounds in between; the others do
+	 * not. */
+	c->slow_start = k->classic || (k->congestion[0] && strcmp(k->congestion, "cubic") != 0)
+				? RP_SLOW_START_PLAIN
+				: RP_SLOW_START_EXIT;
 	pd.rig = rig_new(&config);
 	return pd.rig ? 0 : -errno;
 }

@@ -101,6 +101,7 @@ static const struct field config_fields[] = {
 	FIELD(rp_tcp_config, "pmtu_blackhole", pmtu_blackhole),
 	FIELD(rp_tcp_config, "syn_cookies", syn_cookies),
 	FIELD(rp_tcp_config, "no_idle_restart", no_idle_restart),
+	FIELD(rp_tcp_config, "slow_start", slow_start),
 	FIELD(rp_tcp_config, "no_window_scale", no_window_scale),
 	FIELD(rp_tcp_config, "receive_shift_least", receive_shift_least),
 };

@@ -10,7 +10,9 @@
 
 /* Timeouts and recoveries that were for nothing, and their undoing; and those that were not. */
 
-static const struct sim_config plain = {.seed = 6, .rtt_ns = 1000};
+/* A peer that may delay its acknowledgements: with others a timeout comes after several probes. */
+static const struct sim_config plain = {
+	.seed = 6, .rtt_ns = 1000, .tcp = {{.ack_delay_max_ns = 40 * RP_NS_PER_MS}}};
 #define MSS 1448
 #define MS RP_NS_PER_MS
 #define S RP_NS_PER_S
