@@ -330,20 +330,31 @@ static bool turn(void)
 	return n > 0;
 }
 
+/* A line: it begins. The end of the input: it is over. */
+static bool told(bool *begun)
+{
+	struct pollfd go = {.fd = 0, .events = POLLIN};
+	char line[16];
+
+	if (poll(&go, 1, 0) <= 0)
+		return true;
+	if (read(0, line, sizeof(line)) <= 0)
+		return false;
+	if (!*begun && opt.ours && stack_dial() < 0)
+		return false;
+	*begun = true;
+	return true;
+}
+
 static void run(void)
 {
-	uint64_t end_ns = RP_NEVER;
+	uint64_t end_ns = clock_ns() + opt.seconds * RP_NS_PER_S;
+	bool begun = false;
 
-	for (unsigned idle = 0; clock_ns() < end_ns && !closed;) {
-		struct pollfd go = {.fd = 0, .events = POLLIN};
-		char line[16];
-
+	for (unsigned idle = 0, turns = 0; clock_ns() < end_ns && !closed; turns++) {
 		idle = turn() ? 0 : idle + 1;
-		if (end_ns == RP_NEVER && poll(&go, 1, 0) > 0) {
-			if (read(0, line, sizeof(line)) <= 0 || (opt.ours && stack_dial() < 0))
-				return;
-			end_ns = clock_ns() + opt.seconds * RP_NS_PER_S;
-		}
+		if ((idle > 0 || turns % 1024 == 0) && !told(&begun))
+			return;
 		if (idle > 100) {
 			struct timespec ts = {.tv_nsec = 5000};
 

@@ -216,6 +216,33 @@ static void cubic_undo(void **state)
 	conn_free(c);
 }
 
+/* 4.3 in bytes: a small window is reduced again before it has grown by a whole segment. */
+static void cubic_grows_by_parts(void **state)
+{
+	struct tcp_conn *c = conn_new(&tcp_cc_cubic, 5 * MSS, 50000);
+	uint64_t now_ns = RP_NS_PER_S;
+	uint32_t before;
+
+	congestion(c, TCP_CONGESTION_LOSS);
+	before = c->cwnd;
+	assert_int_equal(before, 5 * MSS * 7 / 10);
+	c->cc->on_ack(c, 2 * MSS, now_ns);
+	/* 9/17 of a segment for a window. */
+	assert_in_range(c->cwnd, before + MSS / 4, before + MSS / 3);
+	conn_free(c);
+}
+
+/* 4.6: what cannot be used of a window, since it is less than a segment, is no reason to shrink. */
+static void cubic_keeps_the_rest_of_a_segment(void **state)
+{
+	struct tcp_conn *c = conn_new(&tcp_cc_cubic, 5 * MSS, 50000);
+
+	c->cwnd = 5 * MSS + MSS / 2;
+	c->pipe = 5 * MSS;
+	assert_int_equal(c->cc->reduce(c, TCP_CONGESTION_LOSS), (5 * MSS + MSS / 2) * 7 / 10);
+	conn_free(c);
+}
+
 static void reno_grows_and_halves(void **state)
 {
 	struct tcp_conn *c = conn_new(&tcp_cc_reno, 10 * MSS, 50 * MS);
@@ -404,15 +431,13 @@ static void goodput_by_the_response_function(void **state)
 	} cases[] = {
 		{50000, 0.0001, 64 << 20, 0.9},
 		{50000, 0.01, 16 << 20, 0.9},
-		/* Five segments in flight: a timeout now and then, which lasts a hundred round
-		 * trips. */
-		{50000, 0.05, 4 << 20, 0.3},
+		{50000, 0.05, 4 << 20, 0.7}, /* see links.c for what is between it and 0.9 */
 		{MS, 0.001, 16 << 20, 0.9},
 		{MS, 0.01, 8 << 20, 0.9},
-		{MS, 0.05, 4 << 20, 0.75},
+		{MS, 0.05, 4 << 20, 0.9},
 		{50 * MS, 0.001, 32 << 20, 0.9},
 		{50 * MS, 0.01, 8 << 20, 0.9},
-		{50 * MS, 0.05, 2 << 20, 0.75},
+		{50 * MS, 0.05, 2 << 20, 0.9},
 	};
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(cases); i++) {
@@ -487,6 +512,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(cubic_after_a_timeout),
 		cmocka_unit_test(cubic_does_not_grow_by_waiting),
 		cmocka_unit_test(cubic_undo),
+		cmocka_unit_test(cubic_grows_by_parts),
+		cmocka_unit_test(cubic_keeps_the_rest_of_a_segment),
 		cmocka_unit_test(reno_grows_and_halves),
 		cmocka_unit_test(dctcp_estimates_the_marks),
 		cmocka_unit_test(dctcp_keeps_the_queue_short),
