@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A path that is cut without a word, and peers that never finish: links_cut.py BINARIES PORT
+
+PORT is af_packet (our stack) or none (kernel sockets). Two nodes in namespaces, joined by a bridge in a third one: what
+the bridge drops, neither end hears of. Bounds: the bundle ends within dead_after_ms + 100 ms of the cut, deliveries
+go on at another consumer, and the bundle is back within a second of the path's return. Then 300 connections that say a
+byte a second: each is closed one grace after its connect, and a good peer comes up meanwhile."""
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+import uuid
+
+from cluster import Cluster, need, skip, wait_until
+
+DEAD_MS = 1500
+GRACE_MS = 4000
+STRANGERS = 300
+
+
+def ip(*args, ns=None):
+    prefix = ["ip", "netns", "exec", ns] if ns else []
+    subprocess.run([*prefix, "ip", *args], check=True, capture_output=True)
+
+
+class Bridged(Cluster):
+    """A namespace for each node, and one with the bridges that join them: `ctl`, and `data` for DPDK."""
+
+    def __init__(self, binary_dir, port, config):
+        super().__init__(binary_dir, nodes=2, port=port, config=config)
+        self.names = ["ctl"] + (["data"] if port else [])
+        self.spaces = [f"rp{os.getpid()}-{i}" for i in range(2)]
+        self.middle = f"rp{os.getpid()}-m"
+        for n in self.nodes:
+            n.client = f"10.99.0.{n.index + 1}:2379"
+            n.prefix = ["ip", "netns", "exec", self.spaces[n.index]]
+
+    def device(self, index):
+        return "net_af_packet0,iface=data" if self.port else None
+
+    def __enter__(self):
+        try:
+            for ns in [self.middle, *self.spaces]:
+                ip("netns", "add", ns)
+        except (subprocess.CalledProcessError, FileNotFoundError) as e:
+            skip(f"no network namespaces here: {e}")
+        for name in self.names:
+            ip("link", "add", f"br-{name}", "type", "bridge", ns=self.middle)
+            ip("link", "set", f"br-{name}", "up", ns=self.middle)
+            for i, ns in enumerate(self.spaces):
+                far = f"{name}{i}"
+                ip("link", "add", name, "netns", ns, "type", "veth", "peer", "name", far, "netns", self.middle)
+                ip("link", "set", far, "master", f"br-{name}", "up", ns=self.middle)
+                ip("link", "set", name, "up", ns=ns)
+                ip("link", "set", "lo", "up", ns=ns)
+                if name == "ctl":
+                    ip("addr", "add", f"10.99.0.{i + 1}/24", "dev", name, ns=ns)
+                else:
+                    subprocess.run(["ip", "netns", "exec", ns, "ethtool", "-K", name, "tx", "off"],
+                                   check=True, capture_output=True)
+        return super().__enter__()
+
+    def __exit__(self, kind, value, trace):
+        try:
+            return super().__exit__(kind, value, trace)
+        finally:
+            for ns in [self.middle, *self.spaces]:
+                subprocess.run(["ip", "netns", "del", ns], check=False, capture_output=True)
+
+    def path(self, up):
+        """The ends keep their carrier: nothing tells them."""
+        for name in self.names:
+            ip("link", "set", f"br-{name}", "up" if up else "down", ns=self.middle)
+
+
+def up(node):
+    return node.stats("ringpost_link_bundles_up")["link_bundles_up"] == 1
+
+
+def cut(c):
+    a, b = c.nodes
+    wa = a.watch(f"/q/jobs/consumer/{uuid.uuid4()}")
+    wait_until("a dispatcher", 20, lambda: b.etcdctl("get", "--print-value-only", "/q/jobs").stdout.strip())
+    wb = b.watch(f"/q/jobs/consumer/{uuid.uuid4()}")
+    wait_until("two consumers", 20, lambda: len(a.etcdctl(
+        "get", "--prefix", "--keys-only", "/q/jobs/c/").stdout.split()) == 2)
+    for i in range(4):
+        a.etcdctl("put", f"/q/jobs/producer/before-{i}", f"before-{i}")
+    wait_until("both consumers have some", 20, lambda: all(
+        any(line.startswith("before-") for line in w.lines()) for w in (wa, wb)))
+    at = time.monotonic()
+    c.path(False)
+    wait_until("the bundle ends", 20, lambda: not up(a))
+    took = (time.monotonic() - at) * 1000
+    print(f"  the bundle ended {took:.0f} ms after the cut, dead_after_ms = {DEAD_MS}")
+    # The question itself takes some of the time.
+    assert took <= DEAD_MS + 100 + 150, took
+    for i in range(6):
+        a.etcdctl("put", f"/q/jobs/producer/during-{i}", f"during-{i}")
+    wait_until("deliveries go on", 20, lambda: all(wa.key_of(f"during-{i}") for i in range(6)))
+    assert not any(line.startswith("during-") for line in wb.lines())
+    # What B holds and has not acknowledged is offered again once its death is certain.
+    held = [v for v in (f"before-{i}" for i in range(4)) if v in wb.lines()]
+    wait_until(f"{held} are offered again", 20, lambda: all(wa.key_of(v) for v in held))
+    for round_ in range(2):
+        if round_:
+            c.path(False)
+            time.sleep(DEAD_MS / 1000 + 1)
+            assert not up(a)
+        back = time.monotonic()
+        c.path(True)
+        wait_until("the bundle is back", 20, lambda: up(a) and up(b))
+        took = (time.monotonic() - back) * 1000
+        print(f"  the bundle is back {took:.0f} ms after the path")
+        assert took <= 1000 + 200, took
+    for w in (wa, wb):
+        w.stop()
+
+
+def drip(c):
+    """Of the kernel's sockets only: strangers dial where a peer would."""
+    low, high = sorted(c.nodes, key=lambda n: int(json.loads(n.ctl("links", "-j"))["node"]))
+    port = high.link_port
+    reached = subprocess.Popen(
+        [*low.prefix, sys.executable, os.path.abspath(__file__), "strangers", "10.99.0.%d" % (high.index + 1), str(port)],
+        stdout=subprocess.PIPE, text=True)
+    assert reached.stdout.readline().strip() == "connected"
+    time.sleep(1)
+    # A good peer among them: its bundle is made anew.
+    low.stop()
+    at = time.monotonic()
+    low.start()
+    wait_until("the good peer is ready", 20, low.ready)
+    ready = time.monotonic()
+    wait_until("the good peer is up", 20, lambda: up(high))
+    print(f"  a good peer was up {time.monotonic() - at:.2f} s after its start, "
+          f"{time.monotonic() - ready:.2f} s after it was ready")
+    assert time.monotonic() - ready < 2
+    out = json.loads(reached.stdout.read())
+    assert reached.wait() == 0
+    print("  strangers:", out)
+    assert out["closed"] == STRANGERS, out
+    assert out["latest_ms"] <= GRACE_MS + 700, out
+    stats = high.stats("ringpost_link_handshakes_refused")
+    print("  refused:", stats)
+    assert stats["link_handshakes_refused"] >= STRANGERS, stats
+
+
+def strangers(host, port):
+    """A byte a second from each, of a preamble that is good as far as it goes."""
+    preamble = b"RPLK\x01\x00\x00\x02" + b"\x01" * 8 + b"\x01\x01\x58\x00" + b"\x00" * 84
+    alive, ages = {}, []
+    for _ in range(STRANGERS):
+        s = socket.create_connection((host, port), timeout=5)
+        s.setblocking(False)
+        alive[s] = [time.monotonic(), 0]
+    print("connected", flush=True)
+    end, said = time.monotonic() + GRACE_MS / 1000 + 5, 0
+    while alive and time.monotonic() < end:
+        for s in select.select(list(alive), [], [], 0.05)[0]:
+            try:
+                gone = s.recv(100) == b""
+            except OSError:
+                gone = True
+            if gone:
+                ages.append(time.monotonic() - alive.pop(s)[0])
+                s.close()
+        if time.monotonic() - said >= 1:
+            said = time.monotonic()
+            for s, state in list(alive.items()):
+                try:
+                    s.send(preamble[state[1]:state[1] + 1])
+                    state[1] += 1
+                except OSError:
+                    pass
+    print(json.dumps({"closed": len(ages), "latest_ms": round(max(ages, default=0) * 1000),
+                      "at_the_cap": sum(a < GRACE_MS / 1000 - 0.5 for a in ages)}))
+
+
+def main():
+    if sys.argv[1] == "strangers":
+        strangers(sys.argv[2], int(sys.argv[3]))
+        return
+    need("etcdctl", "ethtool", "ip")
+    if os.geteuid() != 0:
+        skip("namespaces need root")
+    port = None if sys.argv[2] == "none" else sys.argv[2]
+    config = {"links": {"per_peer": 2, "heartbeat_ms": 100, "dead_after_ms": DEAD_MS,
+                        "handshake_grace_ms": GRACE_MS},
+              "shards": '{idle: adaptive, cpus: "0,1"}'}
+    with Bridged(sys.argv[1], port, config) as c:
+        c.join()
+        print(f"a path that is cut, over {sys.argv[2]}")
+        cut(c)
+        if not port:
+            print(f"{STRANGERS} strangers that say a byte a second")
+            drip(c)
+
+
+if __name__ == "__main__":
+    main()
