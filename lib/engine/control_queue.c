@@ -19,7 +19,7 @@
 #define UNARY_ANSWER_BYTES 16
 /** Pieces of a value that one delivery hands on without a copy. */
 #define PIECES_MAX 64
-/** A put takes none of the pool's last part: half of what the queues leave (lib/queue/admit.c). */
+/** A put takes none of the pool's last part: half of what lib/node keeps for operations. */
 #define CONTROL_RESERVE_PART 32
 
 /* ---- operations ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_eal.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
@@ -115,6 +116,14 @@ void sim_wake_control(struct sim_node *n, uint64_t at_ns)
 	sim_schedule(
 		s, (struct event){.at_ns = at_ns, .type = EVENT_WAKE_CONTROL, .node = n->index});
 }
+void sim_eal_start(void)
+{
+	static char *argv[] = {"sim", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
+		"--no-shconf", "-l", "0", "--log-level", "*:error", NULL};
+
+	RP_ASSERT(rte_eal_init(RP_ARRAY_SIZE(argv) - 1, argv) >= 0);
+}
+
 struct sim *sim_create(const struct sim_options *options, const struct sim_hooks *hooks)
 {
 	struct sim *s = calloc(1, sizeof(*s));

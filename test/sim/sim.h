@@ -58,6 +58,9 @@ struct sim_hooks {
 	void (*timer)(void *ctx, uint64_t id);
 };
 
+/** Starts the EAL with memory of its own, as each of these programs needs it. Once. */
+void sim_eal_start(void);
+
 struct sim *sim_create(const struct sim_options *options, const struct sim_hooks *hooks);
 /** NULL when all memory is back, else what is not. Frees everything. */
 const char *sim_destroy(struct sim *s);

@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
 #include <base/assert.h>
 #include <base/log.h>
 
@@ -629,14 +627,6 @@ static bool run_seed(uint64_t seed, unsigned kinds, unsigned trace, bool verbose
 	return ok;
 }
 
-static void start_eal(void)
-{
-	static char *argv[] = {"sim", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
-		"--no-shconf", "-l", "0", "--log-level", "*:error", NULL};
-
-	RP_ASSERT(rte_eal_init(RP_ARRAY_SIZE(argv) - 1, argv) >= 0);
-}
-
 int main(int argc, char **argv)
 {
 	uint64_t seed = 1, seeds = 1, failed = 0;
@@ -666,7 +656,7 @@ int main(int argc, char **argv)
 	if (kinds == 0)
 		return fprintf(stderr, "no kind of fault\n"), 2;
 	rp_log_set_level(verbose ? RP_LOG_WARNING : RP_LOG_CRIT);
-	start_eal();
+	sim_eal_start();
 	for (uint64_t s = seed; s < seed + seeds; s++)
 		failed += !run_seed(s, kinds, trace, verbose);
 	printf("%" PRIu64 " passed, %" PRIu64 " failed\n", seeds - failed, failed);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
 #include <base/assert.h>
 #include <base/log.h>
 #include <route/key.h>
@@ -163,8 +161,6 @@ static bool play(struct run *r, const struct row *w, unsigned number)
 
 int main(int argc, char **argv)
 {
-	static char *eal[] = {"sim", "--no-huge", "-m", "224", "--no-pci", "--no-telemetry",
-		"--no-shconf", "-l", "0", "--log-level=error"};
 	struct run r = {0};
 	struct sim_options options = {.nodes = NODES,
 		.shards = 1,
@@ -177,7 +173,7 @@ int main(int argc, char **argv)
 	const char *left;
 	bool good = true;
 
-	RP_ASSERT(rte_eal_init(RP_ARRAY_SIZE(eal), eal) >= 0);
+	sim_eal_start();
 	rp_log_set_level(RP_LOG_ERROR);
 	r.sim = sim_create(&options, &hooks);
 	RP_ASSERT(sim_run_until(r.sim, 60 * SEC, is_joined, &r));

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
 #include <base/assert.h>
 #include <base/log.h>
 
@@ -383,14 +381,6 @@ static bool run_seed(uint64_t seed, const struct parameters *p)
 	return ok;
 }
 
-static void start_eal(void)
-{
-	static char *argv[] = {"sim", "--no-huge", "-m", "512", "--no-pci", "--no-telemetry",
-		"--no-shconf", "-l", "0", "--log-level", "*:error", NULL};
-
-	RP_ASSERT(rte_eal_init(RP_ARRAY_SIZE(argv) - 1, argv) >= 0);
-}
-
 int main(int argc, char **argv)
 {
 	struct parameters p = {.nodes = 3,
@@ -448,7 +438,7 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "a value is out of range\n"), 2;
 	if (!p.verbose)
 		rp_log_set_level(RP_LOG_CRIT);
-	start_eal();
+	sim_eal_start();
 	for (uint64_t s = seed; s < seed + seeds; s++)
 		failed += !run_seed(s, &p);
 	printf("%" PRIu64 " passed, %" PRIu64 " failed\n", seeds - failed, failed);
