@@ -207,6 +207,7 @@ class Cluster:
 
     def __init__(self, binary_dir, nodes=2, port=None, impair="", config=None):
         self.bin = os.path.abspath(binary_dir)
+        assert os.path.exists(os.path.join(self.bin, "ringpostd")), f"no ringpostd in {self.bin}"
         self.port, self.impair = port, impair
         self.dir = tempfile.mkdtemp(prefix="ringpost-test-")
         self.uuid = str(uuid.uuid4())

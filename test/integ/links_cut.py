@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
+from datetime import datetime
 
 from cluster import Cluster, need, skip, wait_until
 
@@ -81,6 +82,12 @@ def up(node):
     return node.stats("ringpost_link_bundles_up")["link_bundles_up"] == 1
 
 
+def logged(node, what):
+    """When the node last said so: a question to it takes a while on a busy machine, its own word does not."""
+    line = [text for text in node.log_text().splitlines() if what in text][-1]
+    return datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
+
+
 def cut(c):
     a, b = c.nodes
     wa = a.watch(f"/q/jobs/consumer/{uuid.uuid4()}")
@@ -92,13 +99,12 @@ def cut(c):
         a.etcdctl("put", f"/q/jobs/producer/before-{i}", f"before-{i}")
     wait_until("both consumers have some", 20, lambda: all(
         any(line.startswith("before-") for line in w.lines()) for w in (wa, wb)))
-    at = time.monotonic()
     c.path(False)
+    at = time.time()
     wait_until("the bundle ends", 20, lambda: not up(a))
-    took = (time.monotonic() - at) * 1000
+    took = (logged(a, "[link] warning: down: ") - at) * 1000
     print(f"  the bundle ended {took:.0f} ms after the cut, dead_after_ms = {DEAD_MS}")
-    # The question itself takes some of the time.
-    assert took <= DEAD_MS + 100 + 150, took
+    assert took <= DEAD_MS + 100, took
     for i in range(6):
         a.etcdctl("put", f"/q/jobs/producer/during-{i}", f"during-{i}")
     wait_until("deliveries go on", 20, lambda: all(wa.key_of(f"during-{i}") for i in range(6)))
@@ -111,12 +117,12 @@ def cut(c):
             c.path(False)
             time.sleep(DEAD_MS / 1000 + 1)
             assert not up(a)
-        back = time.monotonic()
         c.path(True)
+        back = time.time()
         wait_until("the bundle is back", 20, lambda: up(a) and up(b))
-        took = (time.monotonic() - back) * 1000
+        took = (max(logged(n, "[link] info: up: ") for n in (a, b)) - back) * 1000
         print(f"  the bundle is back {took:.0f} ms after the path")
-        assert took <= 1000 + 200, took
+        assert took <= 1000, took
     for w in (wa, wb):
         w.stop()
 
