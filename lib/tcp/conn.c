@@ -70,7 +70,7 @@ struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key
 	rp_list_init(&c->lost);
 	rp_list_init(&c->ooo);
 	rp_list_init(&c->neigh_user);
-	wheel_node_init(&c->wheel);
+	rp_wheel_node_init(&c->wheel);
 	c->neigh = rp_neigh_ref(s->net, &key->remote, &c->neigh_user, now_ns);
 	if (!c->neigh) {
 		c->next_free = s->conn_free;
@@ -103,7 +103,7 @@ void tcp_conn_release(struct tcp_conn *c)
 	if (c->flags & TCPF_IN_TABLE)
 		flow_remove(&s->flows, c->hash, (uint32_t)(c - s->conns));
 	c->flags &= ~(TCPF_IN_TABLE | TCPF_BLOCKED);
-	wheel_del(&s->wheel, &c->wheel);
+	rp_wheel_del(&s->wheel, &c->wheel);
 	c->timer_ns = c->ack_deadline_ns = c->life_ns = c->reo_ns = RP_NEVER;
 	tcp_sendq_free(c);
 	tcp_ooo_free(c);

@@ -211,8 +211,8 @@ static const char *check_timers(const struct tcp_conn *c)
 {
 	bool due = !rp_list_empty(&c->dirty);
 
-	CHECK(tcp_deadline(c) == RP_NEVER || due || wheel_armed(&c->wheel));
-	CHECK(due || !wheel_armed(&c->wheel) || c->wheel.deadline_ns <= tcp_deadline(c) ||
+	CHECK(tcp_deadline(c) == RP_NEVER || due || rp_wheel_armed(&c->wheel));
+	CHECK(due || !rp_wheel_armed(&c->wheel) || c->wheel.deadline_ns <= tcp_deadline(c) ||
 		tcp_deadline(c) == RP_NEVER);
 	CHECK(rp_list_empty(&c->segs) || due || c->timer_ns != RP_NEVER);
 	CHECK(!(c->flags & TCPF_ACK_NOW) || due || c->state == TCPS_SYN_SENT ||

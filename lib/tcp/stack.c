@@ -137,7 +137,7 @@ struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t 
 	rp_list_init(&s->blocked);
 	rp_list_init(&s->tseg_free);
 	rp_list_init(&s->ooo_free);
-	wheel_init(&s->wheel, now_ns);
+	rp_wheel_init(&s->wheel, now_ns);
 	while ((s->config.receive_buffer_bytes >> s->rcv_shift) > UINT16_MAX)
 		s->rcv_shift++;
 	s->rcv_shift = RP_MAX(s->rcv_shift, s->config.receive_shift_least);
@@ -440,13 +440,13 @@ static RP_SELDOM void stack_unblock(struct rp_tcp_stack *s, uint64_t now_ns)
 unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 {
 	unsigned served = 0, fired = 0;
-	struct wheel_node *n;
+	struct rp_wheel_node *n;
 	struct rp_list *l;
 
 	s->now_ns = RP_MAX(s->now_ns, now_ns);
 	rp_net_poll(s->net, now_ns);
-	wheel_advance(&s->wheel, now_ns);
-	while (fired < STACK_TIMER_BUDGET && (n = wheel_pop(&s->wheel))) {
+	rp_wheel_advance(&s->wheel, now_ns);
+	while (fired < STACK_TIMER_BUDGET && (n = rp_wheel_pop(&s->wheel))) {
 		fired++;
 		tcp_timer_fired(RP_CONTAINER_OF(n, struct tcp_conn, wheel), now_ns);
 	}
@@ -478,7 +478,7 @@ uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *s)
 
 	if (!rp_list_empty(&s->dirty) || (s->starved && stack_fed(s)))
 		return 0;
-	d = RP_MIN(wheel_next(&s->wheel), rp_net_next_deadline(s->net));
+	d = RP_MIN(rp_wheel_next(&s->wheel), rp_net_next_deadline(s->net));
 	d = RP_MIN(d, tcp_tw_next(s));
 	if (!rp_list_empty(&s->blocked) && rp_net_tx_room(s->net, false) > 0)
 		d = RP_MIN(d, s->blocked_until_ns);

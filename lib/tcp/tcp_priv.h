@@ -15,7 +15,7 @@
 #include <net/csum.h>
 #include <tcp/flow.h>
 #include <tcp/tcp.h>
-#include <tcp/wheel.h>
+#include <base/wheel.h>
 #include <tcp/wire_priv.h>
 
 /* Sending. */
@@ -269,7 +269,7 @@ struct tcp_conn {
 	uint32_t lost_bytes, sacked_bytes, sacked_count;
 	struct rp_list segs, xmit, lost;
 	struct tseg *next_unsent; /* NULL: all is sent */
-	struct wheel_node wheel;
+	struct rp_wheel_node wheel;
 	uint64_t timer_ns, rto_ns, srtt_ns, rttvar_ns, rtt_min_ns;
 	/* What the deadlines are measured from; reo_ns is one itself, RP_NEVER: none. */
 	uint64_t rto_start_ns, tlp_start_ns, reo_ns;
@@ -383,7 +383,7 @@ struct rp_tcp_stack {
 	struct rp_tcp_config config;
 	struct rp_net_config net_config;
 	struct flow_table flows;
-	struct wheel wheel;
+	struct rp_wheel wheel;
 	uint64_t now_ns;
 	struct rp_list dirty, blocked;
 	uint64_t blocked_until_ns;

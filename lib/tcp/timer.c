@@ -26,7 +26,7 @@ uint64_t tcp_rto_now(const struct tcp_conn *c)
 	 * RFC 6298 2.3, with the floor in the place of its G: a path of constant delay has no
 	 * variance, and the peer may still acknowledge late. So the floor holds for any round trip.
 	 */
-	uint64_t rto_ns = RP_MAX(c->rto_ns, c->srtt_ns + RP_MAX(c->rto_min_ns, WHEEL_TICK_NS));
+	uint64_t rto_ns = RP_MAX(c->rto_ns, c->srtt_ns + RP_MAX(c->rto_min_ns, RP_WHEEL_TICK_NS));
 
 	return RP_MIN(rto_ns << RP_MIN(c->backoff, 20), RP_MAX(max_ns, rto_ns));
 }
@@ -139,11 +139,11 @@ void tcp_arm(struct tcp_conn *c, uint64_t now_ns)
 	timer_set_xmit(c, now_ns);
 	d = tcp_deadline(c);
 	/* Later than what is in the wheel: that fires in vain, and is put back then. */
-	if (wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d)
+	if (rp_wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d)
 		return;
-	wheel_del(&s->wheel, &c->wheel);
+	rp_wheel_del(&s->wheel, &c->wheel);
 	if (d != RP_NEVER)
-		wheel_add(&s->wheel, &c->wheel, d);
+		rp_wheel_add(&s->wheel, &c->wheel, d);
 }
 
 static void timer_persist(struct tcp_conn *c, uint64_t now_ns)

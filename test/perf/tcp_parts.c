@@ -25,7 +25,7 @@
 #include <net/csum.h>
 #include <net/place.h>
 #include <tcp/flow.h>
-#include <tcp/wheel.h>
+#include <base/wheel.h>
 
 #define PASSES 200
 #define BURST 32
@@ -132,24 +132,24 @@ static void measure_flow(void)
 
 static void measure_wheel(void)
 {
-	struct wheel *w =
-		take(sizeof(struct wheel) + RP_CACHE_LINE - sizeof(struct wheel) % RP_CACHE_LINE);
-	struct wheel_node *nodes = take(TIMERS * sizeof(*nodes));
+	struct rp_wheel *w = take(
+		sizeof(struct rp_wheel) + RP_CACHE_LINE - sizeof(struct rp_wheel) % RP_CACHE_LINE);
+	struct rp_wheel_node *nodes = take(TIMERS * sizeof(*nodes));
 	uint32_t *later = take(TIMERS * sizeof(*later));
 	uint64_t best = UINT64_MAX, now_ns = RP_NS_PER_S;
 
-	wheel_init(w, now_ns);
+	rp_wheel_init(w, now_ns);
 	for (unsigned i = 0; i < TIMERS; i++) {
 		later[i] = rp_rand_below(&rnd, 30 * RP_NS_PER_MS);
-		wheel_node_init(&nodes[i]);
-		wheel_add(w, &nodes[i], now_ns + later[i]);
+		rp_wheel_node_init(&nodes[i]);
+		rp_wheel_add(w, &nodes[i], now_ns + later[i]);
 	}
 	for (unsigned pass = 0; pass < PASSES; pass++) {
 		uint64_t t0 = rte_rdtsc();
 
 		for (unsigned i = 0; i < TIMERS; i++) {
-			wheel_del(w, &nodes[i]);
-			wheel_add(w, &nodes[i], now_ns + later[TIMERS - 1 - i] + pass);
+			rp_wheel_del(w, &nodes[i]);
+			rp_wheel_add(w, &nodes[i], now_ns + later[TIMERS - 1 - i] + pass);
 		}
 		best = RP_MIN(best, rte_rdtsc() - t0);
 	}
