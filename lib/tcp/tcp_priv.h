@@ -13,76 +13,12 @@
 #include <base/seq32.h>
 #include <base/units.h>
 #include <net/csum.h>
+#include <tcp/cc_priv.h>
 #include <tcp/flow.h>
+#include <tcp/queue_priv.h>
 #include <tcp/tcp.h>
 #include <base/wheel.h>
 #include <tcp/wire_priv.h>
-
-/* Sending. */
-
-enum {
-	TSEG_SYN = 1,
-	TSEG_FIN = 2,
-	TSEG_SENT = 4,
-	TSEG_SACKED = 8,
-	TSEG_LOST = 16,
-	TSEG_RTX = 32,	  /* was retransmitted: no round trip is measured with it (Karn) */
-	TSEG_SUM = 64,	  /* `sum` is right */
-	TSEG_OWNED = 128, /* lies in the connection, not in the slab */
-};
-
-/**
- * A piece of the send queue, sent or not. The queue is one list in the order of sequence numbers;
- * the connection points at the first that was not sent yet. The payload is the bytes
- * [offset, offset + length) of a chain that is never changed once the segment was sent, since
- * packets in flight refer to it.
- */
-struct tseg {
-	struct rp_list link;
-	struct rp_list
-		xmit; /* in flight: by time of transmission; LOST: the lost list; else unlinked */
-	struct rte_mbuf *payload;
-	uint64_t xmit_ns; /* of the last transmission */
-	uint32_t seq, length, offset;
-	uint16_t sum;
-	uint8_t flags, retransmits;
-};
-_Static_assert(sizeof(struct tseg) == 64, "one cache line");
-
-static inline uint32_t tseg_span(const struct tseg *t)
-{
-	return t->length + ((t->flags & TSEG_SYN) != 0) + ((t->flags & TSEG_FIN) != 0);
-}
-
-static inline uint32_t tseg_end(const struct tseg *t)
-{
-	return t->seq + tseg_span(t);
-}
-
-/** Counts towards pipe: sent, and neither acknowledged nor judged lost. */
-static inline bool tseg_in_pipe(const struct tseg *t)
-{
-	return (t->flags & (TSEG_SENT | TSEG_SACKED | TSEG_LOST)) == TSEG_SENT;
-}
-
-#define tseg_of_link(l) rp_list_entry(l, struct tseg, link)
-#define tseg_of_xmit(l) rp_list_entry(l, struct tseg, xmit)
-
-/* Receiving. */
-
-/** A chain under construction. */
-struct tcp_chain {
-	struct rte_mbuf *head, *tail;
-	uint32_t bytes, mbufs;
-};
-
-/** Bytes received out of order, without a hole: [start, end). */
-struct tcp_ooo {
-	struct rp_list link;
-	uint32_t start, end;
-	uint32_t stamp; /* when it last grew: the most recent is reported first (RFC 2018 4) */
-	struct tcp_chain chain;
-};
 
 /** Fetches a line in order to write it. Compilers do it for reading, as long as x86-64 has no more
  * than it began with; processors without the instruction take it for a nop. */
@@ -148,45 +84,6 @@ enum {
 
 struct tcp_conn;
 
-/** What tells of congestion. */
-enum tcp_congestion { TCP_CONGESTION_LOSS, TCP_CONGESTION_RTO, TCP_CONGESTION_ECN };
-
-/** Congestion control. All in bytes; cwnd is the connection's. */
-struct tcp_cc_ops {
-	const char *name;
-	/** cc_state is zero. */
-	void (*init)(struct tcp_conn *c);
-	/** `acked` bytes were newly acknowledged outside of recovery, and cwnd was the limit. */
-	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint64_t now_ns);
-	/** What ssthresh becomes. */
-	uint32_t (*reduce)(struct tcp_conn *c, enum tcp_congestion why);
-	/** The last reduction was for nothing. */
-	void (*on_undo)(struct tcp_conn *c);
-	/** `acked` bytes were newly acknowledged, with a mark or without. NULL: nobody counts. */
-	void (*on_marks)(struct tcp_conn *c, uint32_t acked, bool marked);
-};
-extern const struct tcp_cc_ops tcp_cc_reno, tcp_cc_cubic, tcp_cc_dctcp;
-
-struct tcp_reno {
-	uint32_t acked; /* since the window last grew by a segment */
-};
-
-struct tcp_cubic {
-	uint64_t epoch_ns, last_ns; /* begin of the growth; its last step; 0: none */
-	uint64_t grow;		    /* a growth of less than a byte, times cwnd */
-	uint32_t w_max, k;	    /* k in units of 2^20 ns */
-	uint32_t w_est, est_acked, cwnd_prior;
-	bool after_timeout;
-	uint32_t undo_w_max, undo_k;
-	uint64_t undo_epoch_ns;
-};
-
-struct tcp_dctcp {
-	uint32_t reno_acked;
-	uint32_t alpha; /* of 2^16 */
-	uint32_t acked, marked, window_end;
-};
-
 /* Bits of tcp_conn.ecn. ACCEPT, ASK and ASKED are of the handshake. */
 enum {
 	TCP_ECN_ACCEPT = 1,
@@ -205,14 +102,6 @@ struct tcp_watched {
 	uint32_t end;
 };
 #define TCP_WATCHED 4
-
-/** HyStart++ (RFC 9406): does the first slow start fill a queue already? */
-struct tcp_hystart {
-	uint64_t last_ns, current_ns, base_ns; /* least round trips; 0: none */
-	uint32_t round_end;
-	uint8_t samples; /* of this round; no more than are needed are counted */
-	uint8_t css;	 /* which round of conservative slow start it is; 0: of slow start */
-};
 
 struct tcp_bucket {
 	uint64_t used_ns; /* tokens are used up to here */
