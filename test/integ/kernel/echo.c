@@ -5,6 +5,11 @@
  *
  *   echo --device net_tap0,iface=vtap --addr 192.0.2.1/24 --addr fd00::1/64 --impair drop=0.02
  *
+ *   echo --device raw:tap:vtap --mtu 9000 --dial 192.0.2.2 --dials 1000 --bytes 100
+ *
+ * A device "raw:..." is no driver of DPDK (raw.h). With --dial our end dials as well (dial.h), to
+ * port --dial-port, --at-once at a time, from SIGUSR1 on; --peer-first lets the peer end its
+ * direction first; when all are done a line "dialled" is printed.
  * --addr and --gateway may be repeated, for each family; --vlan is a tag, --dad 1 waits whether
  * somebody has an address; --checksum hw|sw and --tso on|off say who makes checksums and cuts
  * segments.
@@ -39,11 +44,15 @@
 #include <port/port.h>
 #include <tcp/tcp.h>
 
+#include "dial.h"
+#include "raw.h"
+
 #define BURST 32
-#define CONNECTIONS_MAX 16
+#define CONNECTIONS_MAX 64
 #define HEADER_MBUFS 16383
 #define CONTROL_MBUFS 8191
 #define RX_MBUFS_EXTRA 16384
+#define RAW_MBUFS 8191
 #define MEMORY_MIB 192
 #define IDLE_TURNS 200
 #define IDLE_NS (20 * RP_NS_PER_US)
@@ -70,14 +79,17 @@ static struct {
 	enum rp_port_choice tso;
 	unsigned mark_every; /* of the frames that may be marked, each so manieth is; 0: none */
 	struct rp_impair_spec impair;
-} opt = {.port = 7, .seconds = 600};
+	struct dial_plan dial;
+} opt = {.port = 7, .seconds = 600, .dial = {.total = 1, .at_once = 1, .bytes = 1000}};
 
-static atomic_bool stopping;
+static atomic_bool stopping, dialling;
 static bool failed;
-static struct rp_port *port;
+static struct rp_port *port; /* NULL: it is raw */
+static int raw_fd = -1;
+static uint64_t raw_lost;
 static struct rp_tcp_stack *stack;
 static struct rp_net_counters net_counters;
-static struct rte_mempool *header_pool, *control_pool;
+static struct rte_mempool *header_pool, *control_pool, *raw_pool;
 static struct echo echoes[CONNECTIONS_MAX];
 /* Times that a chain had to wait, connections by how they ended, and the longest turn. */
 static uint64_t held_count, closed[RP_CLOSE_NOMEM + 1], turn_ns_max;
@@ -92,7 +104,10 @@ static uint64_t clock_ns(void)
 
 static void on_signal(int number)
 {
-	atomic_store(&stopping, true);
+	if (number == SIGUSR1)
+		atomic_store(&dialling, true);
+	else
+		atomic_store(&stopping, true);
 }
 
 /* ---- the echo ---- */
@@ -214,16 +229,27 @@ static void print_conn(void *ctx, const struct rp_tcp_info *i)
 		i->bytes_received, i->timer, i->congestion, i->ecn);
 }
 
+static void print_port(const struct rp_port_queue_counters *q)
+{
+#define RP_PORT_QUEUE_COUNTER(name, text) \
+	printf(" port." #name "=%" PRIu64, atomic_load_explicit(&q->name, memory_order_relaxed));
+#include <port/port_counters.def>
+}
+
 static void print_stat(void)
 {
 	const struct rp_tcp_counters *t = rp_tcp_counters(stack);
-	const struct rp_port_queue_counters *q = rp_port_queue_counters(rp_port_queue(port, 0));
+	const struct dial_counts *d = dial_counts();
 	struct rp_tcp_usage u;
 
 	rp_tcp_usage(stack, &u);
 	printf("stat held=%" PRIu64 " turn_us_max=%" PRIu64 " connections=%u half_open=%u "
-	       "segments=%u ranges=%u",
-		held_count, turn_ns_max / 1000u, u.connections, u.half_open, u.segments, u.ranges);
+	       "segments=%u ranges=%u time_wait=%u raw_lost=%" PRIu64,
+		held_count, turn_ns_max / 1000u, u.connections, u.half_open, u.segments, u.ranges,
+		u.time_wait, raw_lost);
+	printf(" dial.begun=%" PRIu64 " dial.good=%" PRIu64 " dial.bad_bytes=%" PRIu64
+	       " dial.short=%" PRIu64,
+		d->begun, d->good, d->bad_bytes, d->short_streams);
 	for (unsigned i = 0; i <= RP_CLOSE_NOMEM; i++)
 		printf(" closed_%u=%" PRIu64, i, closed[i]);
 #define X(name, text) printf(" tcp." #name "=%" PRIu64, t->name);
@@ -232,9 +258,8 @@ static void print_stat(void)
 #define X(name, text) printf(" net." #name "=%" PRIu64, net_counters.name);
 #include <net/net_counters.def>
 #undef X
-#define RP_PORT_QUEUE_COUNTER(name, text) \
-	printf(" port." #name "=%" PRIu64, atomic_load_explicit(&q->name, memory_order_relaxed));
-#include <port/port_counters.def>
+	if (port)
+		print_port(rp_port_queue_counters(rp_port_queue(port, 0)));
 	printf("\n");
 	fflush(stdout);
 }
@@ -261,6 +286,11 @@ static void mark(struct rte_mbuf *m)
 	ip[11] = (uint8_t)~sum;
 }
 
+static unsigned tx_room(struct rp_port_queue *q)
+{
+	return q ? RP_MIN(rp_port_tx_room(q), BURST) : BURST;
+}
+
 static bool transmit(struct rp_port_queue *q, uint64_t now_ns)
 {
 	struct rte_mbuf *out[BURST];
@@ -268,28 +298,32 @@ static bool transmit(struct rp_port_queue *q, uint64_t now_ns)
 	unsigned n;
 
 	do {
-		unsigned room = rp_port_tx_room(q);
-
-		n = rp_tcp_tx(stack, out, RP_MIN(room, BURST));
+		n = rp_tcp_tx(stack, out, tx_room(q));
 		for (unsigned i = 0; i < n; i++) {
 			mark(out[i]);
-			rp_port_tx(q, out[i], now_ns);
+			if (q)
+				rp_port_tx(q, out[i], now_ns);
+			else
+				raw_lost += !raw_tx(raw_fd, out[i]);
 		}
 		busy |= n > 0;
 	} while (n == BURST);
-	return rp_port_tx_flush(q, now_ns) || busy;
+	return (q && rp_port_tx_flush(q, now_ns)) || busy;
 }
 
 static bool turn(struct rp_port_queue *q, uint64_t now_ns)
 {
 	struct rte_mbuf *burst[BURST];
-	uint16_t n = rp_port_rx(q, burst, BURST, now_ns);
+	uint16_t n =
+		q ? rp_port_rx(q, burst, BURST, now_ns) : raw_rx(raw_fd, raw_pool, burst, BURST);
 	bool busy = n > 0;
 
 	for (uint16_t i = 0; i < n; i++)
 		mark(burst[i]);
 	if (n > 0)
 		rp_tcp_rx(stack, burst, n, now_ns);
+	if (atomic_load_explicit(&dialling, memory_order_relaxed))
+		dial_turn(now_ns);
 	busy |= rp_tcp_poll(stack, now_ns) > 0;
 	return transmit(q, now_ns) || busy;
 }
@@ -317,9 +351,10 @@ static bool is_over(uint64_t now_ns, uint64_t *end_ns)
 
 static int serve(void *arg)
 {
-	struct rp_port_queue *q = rp_port_queue(port, 0);
+	struct rp_port_queue *q = port ? rp_port_queue(port, 0) : NULL;
 	struct rp_park_slot *slot = rp_park_join();
 	uint64_t end_ns = RP_NEVER, now_ns = clock_ns(), reported_ns = now_ns;
+	bool told = false;
 	unsigned idle = 0;
 
 	if (!slot)
@@ -336,6 +371,11 @@ static int serve(void *arg)
 			reported_ns = now_ns;
 			rp_tcp_foreach(stack, print_conn, NULL);
 			print_stat();
+		}
+		if (dial_done() && !told) {
+			told = true;
+			printf("dialled\n");
+			fflush(stdout);
 		}
 		if (idle > IDLE_TURNS) {
 			rest(slot);
@@ -354,7 +394,8 @@ static void supervise(void)
 		struct timespec ts = {.tv_nsec = 100 * RP_NS_PER_MS};
 		uint64_t now_ns = clock_ns();
 
-		rp_port_supervise(port, now_ns);
+		if (port)
+			rp_port_supervise(port, now_ns);
 		if (now_ns >= end_ns)
 			atomic_store(&stopping, true);
 		nanosleep(&ts, NULL);
@@ -369,10 +410,11 @@ static int make_stack(void)
 		.rto_min_ns = 200 * RP_NS_PER_MS,
 		.ack_delay_max_ns = 40 * RP_NS_PER_MS,
 	};
-	struct rp_port_info i;
+	struct rp_port_info i = {.mtu = opt.mtu ? opt.mtu : 1500, .mac = {2, 0, 0, 0, 0, 0x11}};
 	struct rp_tcp_config c;
 
-	rp_port_info(port, &i);
+	if (port)
+		rp_port_info(port, &i);
 	c = (struct rp_tcp_config){
 		.net = {.iface = {.mtu = i.mtu,
 				.rx_csum = true,
@@ -384,7 +426,8 @@ static int make_stack(void)
 			.payload_pool = control_pool,
 			.seed = opt.seed,
 			.counters = &net_counters},
-		.connections_max = CONNECTIONS_MAX,
+		.connections_max = 2 * CONNECTIONS_MAX,
+		.time_wait_max = 8192,
 		.send_buffer_bytes = opt.buffer_bytes,
 		.receive_buffer_bytes = opt.buffer_bytes,
 		.seed = opt.seed,
@@ -404,8 +447,22 @@ static int make_stack(void)
 	stack = rp_tcp_create(&c, clock_ns());
 	if (!stack)
 		return -errno;
+	dial_begin(&opt.dial, stack, control_pool);
 	return rp_tcp_transport(stack)->ops->listen(
 		rp_tcp_transport(stack), opt.port, &options, on_accept, NULL);
+}
+
+static int make_raw(char *error, size_t error_size)
+{
+	raw_pool = rp_pool_create(
+		"raw", RAW_MBUFS, RTE_PKTMBUF_HEADROOM + RAW_FRAME_MAX, 0, -1, error, error_size);
+	if (!raw_pool)
+		return -ENOMEM;
+	raw_fd = raw_open(opt.device);
+	if (raw_fd >= 0)
+		return 0;
+	snprintf(error, error_size, "%s: %s", opt.device, strerror(errno));
+	return -errno;
 }
 
 static int make(char *error, size_t error_size)
@@ -440,9 +497,15 @@ static int make(char *error, size_t error_size)
 	control_pool = rp_pool_create("control", CONTROL_MBUFS, 2048, 0, -1, error, error_size);
 	if (!header_pool || !control_pool)
 		return -ENOMEM;
-	port = rp_port_create(&pc, error, error_size);
-	if (!port)
-		return -errno;
+	if (raw_is(opt.device)) {
+		rc = make_raw(error, error_size);
+		if (rc < 0)
+			return rc;
+	} else {
+		port = rp_port_create(&pc, error, error_size);
+		if (!port)
+			return -errno;
+	}
 	rc = make_stack();
 	if (rc < 0)
 		snprintf(error, error_size, "the TCP stack: %s", strerror(-rc));
@@ -463,8 +526,11 @@ static void destroy(void)
 {
 	rp_tcp_destroy(stack);
 	rp_port_destroy(port);
+	if (raw_fd >= 0)
+		close(raw_fd);
 	check_pool(header_pool, "header");
 	check_pool(control_pool, "control");
+	check_pool(raw_pool, "raw");
 	rp_eal_stop();
 }
 
@@ -528,6 +594,43 @@ static void read_gateway(const char *text)
 	opt.gateway[rp_ip_is4(&ip) ? 0 : 1] = ip;
 }
 
+/* Those of dial.h; true: it was one. */
+static bool read_dial(int o, const char *text, unsigned long long value)
+{
+	union rp_ip ip;
+
+	switch (o) {
+	case 'x':
+		ip = read_ip(text);
+		opt.dial.peer.family = rp_ip_is4(&ip) ? 4 : 6;
+		if (opt.dial.peer.family == 4)
+			memcpy(opt.dial.peer.addr, ip.b + 12, 4);
+		else
+			memcpy(opt.dial.peer.addr, ip.b, 16);
+		return true;
+	case 'X':
+		opt.dial.peer.port = (uint16_t)value;
+		return true;
+	case 'n':
+		opt.dial.total = (uint32_t)value;
+		return true;
+	case 'N':
+		opt.dial.at_once = (uint32_t)value;
+		return true;
+	case 'B':
+		opt.dial.bytes = (uint32_t)value;
+		return true;
+	case 'f':
+		opt.dial.peer_first = true;
+		return true;
+	case 'e':
+		opt.dial.ecn = true;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void read_options(int argc, char **argv)
 {
 	static const struct option options[] = {{"device", 1, NULL, 'd'},
@@ -536,13 +639,17 @@ static void read_options(int argc, char **argv)
 		{"mtu", 1, NULL, 'm'}, {"seconds", 1, NULL, 's'}, {"report-ms", 1, NULL, 'r'},
 		{"buffer", 1, NULL, 'b'}, {"seed", 1, NULL, 'S'}, {"impair", 1, NULL, 'i'},
 		{"mark-every", 1, NULL, 'M'}, {"checksum", 1, NULL, 'c'}, {"tso", 1, NULL, 't'},
-		{NULL, 0, NULL, 0}};
+		{"dial", 1, NULL, 'x'}, {"dial-port", 1, NULL, 'X'}, {"dials", 1, NULL, 'n'},
+		{"at-once", 1, NULL, 'N'}, {"bytes", 1, NULL, 'B'}, {"peer-first", 0, NULL, 'f'},
+		{"ecn", 0, NULL, 'e'}, {NULL, 0, NULL, 0}};
 	char error[256];
 	int o;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		unsigned long long value = optarg ? strtoull(optarg, NULL, 10) : 0;
 
+		if (read_dial(o, optarg, value))
+			continue;
 		if (o == 'd')
 			opt.device = optarg;
 		else if (o == 'D')
@@ -593,6 +700,7 @@ int main(int argc, char **argv)
 	rp_log_set_level(RP_LOG_WARNING);
 	signal(SIGTERM, on_signal);
 	signal(SIGINT, on_signal);
+	signal(SIGUSR1, on_signal);
 	if (make(error, sizeof(error)) < 0) {
 		fprintf(stderr, "%s\n", error);
 		destroy();
