@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* `status`, `nodes`, `links` and `route explain`. */
+/* `status`, `nodes` and `route explain`. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -105,62 +105,6 @@ int nodes(struct client *c, int argc, char **argv)
 		table_print(&t);
 	}
 	ringpost__v1__nodes_reply__free_unpacked(r, NULL);
-	return rc;
-}
-
-/* ---- links ---- */
-
-/* "2 on 1 2 (rss)": how many links the bundle has, and where each of them is. */
-static void text_shards(char out[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
-{
-	int n = snprintf(out, TABLE_CELL_SIZE, "%zu%s", l->n_shards, l->n_shards ? " on" : "");
-
-	for (size_t i = 0; i < l->n_shards && n < TABLE_CELL_SIZE; i++)
-		n += snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " %u", l->shards[i]);
-	if (n < TABLE_CELL_SIZE)
-		snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " (%s)", l->placement);
-}
-
-static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
-{
-	snprintf(row[0], TABLE_CELL_SIZE, "%" PRIu64, l->node);
-	snprintf(row[1], TABLE_CELL_SIZE, "%.60s", l->name);
-	snprintf(row[2], TABLE_CELL_SIZE, "%s", l->state);
-	text_ns(row[3], l->up_ns);
-	text_ns(row[4], l->rtt_ns);
-	snprintf(row[5], TABLE_CELL_SIZE, "%u", l->queued_frames);
-	snprintf(row[6], TABLE_CELL_SIZE, "%u+%u", l->streams_out, l->streams_in);
-	snprintf(row[7], TABLE_CELL_SIZE, "%u", l->messages);
-	snprintf(row[8], TABLE_CELL_SIZE, "%s, %u queues", l->unary ? "up" : "down",
-		l->unary_queues);
-	text_shards(row[9], l);
-	snprintf(row[10], TABLE_CELL_SIZE, "%.60s", l->last_refusal);
-}
-
-int links(struct client *c, int argc, char **argv)
-{
-	static const char *const heads[] = {"NODE", "NAME", "STATE", "SINCE", "ROUND TRIP",
-		"FRAMES", "STREAMS", "MESSAGES", "UNARY", "LINKS", "REFUSED", NULL};
-	Ringpost__V1__LinksRequest q = RINGPOST__V1__LINKS_REQUEST__INIT;
-	Ringpost__V1__LinksReply *r;
-	struct options o;
-	struct table t;
-	int rc = 0;
-
-	if (options_take(&o, "j", 0, argc, argv) != 0)
-		return 2;
-	r = ask(c, "/ringpost.v1.Admin/Links", &q.base, &ringpost__v1__links_reply__descriptor);
-	if (!r)
-		return 1;
-	if (o.json) {
-		rc = json_answer("ringpost.links", &r->base);
-	} else {
-		table_init(&t, heads, 0xf8);
-		for (size_t i = 0; i < r->n_links; i++)
-			link_row(table_row(&t), r->links[i]);
-		table_print(&t);
-	}
-	ringpost__v1__links_reply__free_unpacked(r, NULL);
 	return rc;
 }
 

@@ -129,6 +129,9 @@ struct rp_transport_ops {
 	 * reference and an mbuf each.
 	 */
 	uint32_t (*piece)(const struct rp_conn *c);
+	/** Its two ends, for people; family 0: not known, as the local one may be before on_open().
+	 */
+	void (*ends)(const struct rp_conn *c, struct rp_endpoint *local, struct rp_endpoint *peer);
 	/** Gives `bytes` of received data back to the receive window. */
 	void (*consume)(struct rp_conn *c, uint32_t bytes, uint64_t now_ns);
 	/** Orderly close: what was sent goes out, then FIN. */

@@ -242,6 +242,9 @@ struct rp_conf_source {
 int rp_conf_reload(const struct rp_conf *running, const struct rp_conf_source *source,
 	struct rp_conf *next, struct rp_conf_report *report, struct rp_conf_changes *changes);
 void rp_conf_changes_free(struct rp_conf_changes *changes);
+/** A live knob whose value is the same while what it names is not: a file with other contents. */
+void rp_conf_changes_note(
+	struct rp_conf_changes *changes, const char *path, const char *was, const char *is);
 
 /**
  * A part of it: each knob of `next` that differs from `running` and cannot change live is set back

@@ -8,14 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/assert.h>
+
 #define HIDDEN "(hidden)"
+#define LISTS_MAX 8
 
 struct compare {
 	const struct rp_conf *running;
 	struct rp_conf_report *report;	 /**< may be NULL */
 	struct rp_conf_changes *changes; /**< may be NULL */
-	unsigned ports_seen;		 /**< entries that both have */
 	unsigned kept;
+	/** Entries that both have, of each list. */
+	const struct conf_entry *lists[LISTS_MAX];
+	unsigned seen[LISTS_MAX], list_count;
 };
 
 /* conf_field() takes what it may write to; what is only read comes in here. */
@@ -89,6 +94,14 @@ static void same(struct compare *k)
 		k->changes->same++;
 }
 
+static unsigned seen_of(const struct compare *k, const struct conf_entry *list)
+{
+	for (unsigned i = 0; i < k->list_count; i++)
+		if (k->lists[i] == list)
+			return k->seen[i];
+	return 0;
+}
+
 static void compare_one(struct rp_conf *next, struct conf_at at, void *arg)
 {
 	struct compare *k = arg;
@@ -98,7 +111,7 @@ static void compare_one(struct rp_conf *next, struct conf_at at, void *arg)
 
 	if (at.entry->change == CONF_UNUSED)
 		return;
-	if (at.list && at.entry->change == CONF_FIXED && at.index >= k->ports_seen) {
+	if (at.list && fixed && at.index >= seen_of(k, at.list)) {
 		/* An entry that came back has been told of with its list. */
 		set_back(k, next, at);
 		return;
@@ -136,24 +149,47 @@ static char *entries_text(unsigned count)
 	return strdup(text);
 }
 
+static bool list_is_fixed(const struct conf_entry *list)
+{
+	for (unsigned i = 0; i < conf_item_entries_count; i++)
+		if (strcmp(conf_item_entries[i].section, list->item) == 0 &&
+			conf_item_entries[i].change == CONF_FIXED)
+			return true;
+	return false;
+}
+
+/* How many entries a list has; what is in those that both have is compared one by one. */
+static void compare_list(struct compare *k, struct rp_conf *next, const struct conf_entry *list)
+{
+	unsigned was = *conf_list_count((struct rp_conf *)(uintptr_t)k->running, list);
+	unsigned *is = conf_list_count(next, list);
+	struct rp_conf_report none = {0};
+	struct conf_loader l = {.conf = next, .report = k->report ? k->report : &none};
+	char path[128];
+
+	RP_ASSERT(k->list_count < LISTS_MAX);
+	k->lists[k->list_count] = list;
+	k->seen[k->list_count++] = RP_MIN(was, *is);
+	if (was == *is || !list_is_fixed(list))
+		return;
+	snprintf(path, sizeof(path), "%s%s%s", list->section, list->section[0] ? "." : "",
+		list->name);
+	say_kept(k, (struct conf_place){"", 0, 0}, path);
+	change_add(k, path, entries_text(was), entries_text(*is), true);
+	/* Entries that come back hold defaults, so that all of them are set right one by one. */
+	for (; *is < was; ++*is)
+		conf_set_item_defaults(&l, list, *is);
+	*is = was;
+}
+
 unsigned rp_conf_keep_fixed(const struct rp_conf *running, struct rp_conf *next,
 	struct rp_conf_report *report, struct rp_conf_changes *changes)
 {
 	struct compare k = {.running = running, .report = report, .changes = changes};
-	struct rp_conf_report none = {0};
-	struct conf_loader l = {.conf = next, .report = report ? report : &none};
 
-	k.ports_seen = RP_MIN(running->ports_count, next->ports_count);
-	if (running->ports_count != next->ports_count) {
-		say_kept(&k, (struct conf_place){"", 0, 0}, "ports");
-		change_add(&k, "ports", entries_text(running->ports_count),
-			entries_text(next->ports_count), true);
-		/* Entries that come back hold defaults, so the loop below sets all of them right.
-		 */
-		for (; next->ports_count < running->ports_count; next->ports_count++)
-			conf_set_item_defaults(&l, conf_find("", "ports"), next->ports_count);
-		next->ports_count = running->ports_count;
-	}
+	for (unsigned i = 0; i < conf_entries_count; i++)
+		if (conf_entries[i].kind == CONF_LIST)
+			compare_list(&k, next, &conf_entries[i]);
 	conf_visit(next, compare_one, &k);
 	return k.kept;
 }
@@ -195,6 +231,16 @@ int rp_conf_reload(const struct rp_conf *running, const struct rp_conf_source *s
 	if (next->memory->out_of_memory)
 		return -ENOMEM;
 	return report->errors > 0 ? -EINVAL : 0;
+}
+
+void rp_conf_changes_note(
+	struct rp_conf_changes *changes, const char *path, const char *was, const char *is)
+{
+	struct compare k = {.changes = changes};
+
+	if (changes->same > 0)
+		changes->same--;
+	change_add(&k, path, strdup(was), strdup(is), false);
 }
 
 void rp_conf_changes_free(struct rp_conf_changes *changes)

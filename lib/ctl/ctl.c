@@ -173,6 +173,7 @@ static void on_second(void *ctx)
 
 	rp_clock_publish(ctl->config.clock);
 	ctl_tls_check(ctl);
+	ctl_obstacles_tell(ctl);
 	rp_loop_timer_in(ctl->loop, &ctl->second_timer, RP_NS_PER_S);
 }
 
@@ -406,6 +407,7 @@ struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, si
 	RP_ASSERT(ctl != NULL);
 	ctl->config = *config;
 	ctl->conf = config->conf;
+	ctl_secrets_create(ctl);
 	ctl->cluster_id = rp_read_be64(&uuid);
 	ctl->cluster_id ^= rp_read_be64(&uuid);
 	ctl->end = rp_xcore_end(config->xcore, RP_XCORE_CONTROL);
@@ -480,6 +482,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	rp_loop_destroy(ctl->loop);
 	ctl_reload_destroy(ctl);
 	rp_policy_destroy(ctl->policy);
+	explicit_bzero(&ctl->secrets, sizeof(ctl->secrets));
 	free(ctl);
 }
 

@@ -18,6 +18,7 @@
 
 #include <conf/conf.h>
 #include <engine/node_record.h>
+#include <engine/shard_engine.h>
 #include <port/port.h>
 #include <route/record.h>
 #include <xcore/clock.h>
@@ -49,9 +50,10 @@ struct rp_ctl_config {
 	struct rp_node_record self; /**< node, boot, link endpoints, shards */
 	uint8_t cluster_uuid[RP_UUID_BYTES];
 	bool has_cluster;		      /**< false: peers with nobody */
-	const void *secret, *secret_previous; /**< borrow; NULL = none */
+	const void *secret, *secret_previous; /**< copied; NULL = none */
 	size_t secret_length, secret_previous_length;
-	const char *placement; /**< of flows on shards, for people: borrow */
+	/** Of flows on shards, for people, of all ports together and of each: borrow */
+	const char *placement, *port_placement[RP_ENGINE_PORTS_MAX];
 	bool transport_tcp, transport_ktcp;
 	struct rp_xcore *xcore;		/**< borrow */
 	struct rp_clock *clock;		/**< borrow; published from here */

@@ -612,8 +612,9 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		snap->neighbours = calloc(NEIGHBOURS_SHOWN_MAX, sizeof(*snap->neighbours));
 		snap->addresses = calloc(RP_ENGINE_ADDRESSES_MAX, sizeof(*snap->addresses));
 		snap->links_known = calloc(RP_PEERS_MAX, sizeof(*snap->links_known));
+		snap->lines = calloc(RP_PEERS_MAX, sizeof(*snap->lines));
 		if (!snap->queues || !snap->connections || !snap->neighbours || !snap->addresses ||
-			!snap->links_known)
+			!snap->links_known || !snap->lines)
 			return -ENOMEM;
 	}
 	ctl->view = calloc(1, sizeof(*ctl->view));
@@ -639,6 +640,7 @@ void ctl_admin_destroy(struct rp_ctl *ctl)
 		free(ctl->snapshots[s].neighbours);
 		free(ctl->snapshots[s].addresses);
 		free(ctl->snapshots[s].links_known);
+		free(ctl->snapshots[s].lines);
 	}
 	free(ctl->view);
 }

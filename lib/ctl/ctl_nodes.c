@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ringpost.v1.Admin: the node, the other nodes, the links to them, and the levels of the log. */
+/* ringpost.v1.Admin: the node, the other nodes, and the levels of the log. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,96 +193,6 @@ static void on_nodes(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 		ctl_admin_ask(ctx, call, "", NULL, nodes_reply);
 }
 
-/* ---- links ---- */
-
-struct link_item {
-	Ringpost__V1__LinkView l;
-	char name[128];
-	uint32_t shards[RP_SHARDS_MAX];
-};
-
-/* The queues' shards all use the links, which may be on some of them. */
-static void link_sum(struct rp_ctl *ctl, struct link_item *x, uint64_t *answered_ns)
-{
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
-		for (uint32_t i = 0; i < ctl->snapshots[s].link_count; i++) {
-			const struct rp_engine_link_view *v = &ctl->snapshots[s].links_known[i];
-
-			if (v->node != x->l.node)
-				continue;
-			x->l.rtt_ns = RP_MAX(x->l.rtt_ns, v->info.rtt_ns);
-			*answered_ns = RP_MAX(*answered_ns, v->info.answered_ns);
-			x->l.queued_frames += v->info.queued_frames;
-			x->l.streams_out += v->deliver.streams_out;
-			x->l.streams_in += v->deliver.streams_in;
-			x->l.messages += v->deliver.messages;
-			x->l.unary_queues += v->deliver.flows_unary;
-		}
-	}
-}
-
-static void link_fill(struct rp_ctl *ctl, struct link_item *x, uint32_t shard,
-	const struct rp_engine_link_view *v)
-{
-	uint64_t now_ns = ctl->snapshots[shard].now_ns, answered_ns = 0;
-
-	ringpost__v1__link_view__init(&x->l);
-	ctl_node_name(ctl, v->node, x->name, sizeof(x->name));
-	x->l.node = v->node;
-	x->l.name = x->name;
-	x->l.shard = shard;
-	x->l.state = (char *)(v->info.up ? "up" : v->info.dialing ? "dialing" : "down");
-	x->l.unary = v->unary;
-	x->l.bundle = v->info.bundle;
-	x->l.boot = v->info.boot;
-	if (v->info.up)
-		x->l.up_ns = now_ns - RP_MIN(v->info.up_since_ns, now_ns);
-	if (v->info.last_refusal != RP_LINK_REFUSAL_NONE)
-		x->l.last_refusal = (char *)rp_link_refusal_text(v->info.last_refusal);
-	x->l.placement = (char *)ctl->config.placement;
-	link_sum(ctl, x, &answered_ns);
-	if (answered_ns != 0)
-		x->l.answered_ago_ns = now_ns - RP_MIN(answered_ns, now_ns);
-	for (uint32_t j = 0; v->info.up && j < v->info.per_peer; j++)
-		x->shards[x->l.n_shards++] = v->info.owners[j];
-	x->l.shards = x->shards;
-}
-
-static void links_reply(struct rp_ctl *ctl, void *who)
-{
-	struct ctl_admin_call *a = who;
-	Ringpost__V1__LinksReply r = RINGPOST__V1__LINKS_REPLY__INIT;
-	struct link_item *items;
-	size_t most = 0;
-
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
-		most += ctl->snapshots[s].link_count;
-	items = calloc(most + 1, sizeof(*items));
-	r.links = calloc(most + 1, sizeof(*r.links));
-	RP_ASSERT(items && r.links);
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
-		for (uint32_t i = 0; i < ctl->snapshots[s].link_count; i++) {
-			struct link_item *x = &items[r.n_links];
-
-			if (!ctl->snapshots[s].links_known[i].linked)
-				continue;
-			link_fill(ctl, x, s, &ctl->snapshots[s].links_known[i]);
-			r.links[r.n_links++] = &x->l;
-		}
-	}
-	r.node = ctl->config.self.node;
-	ctl_admin_reply(a->call, &r.base);
-	free(r.links);
-	free(items);
-	free(a);
-}
-
-static void on_links(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	if (ctl_admin_admitted(call))
-		ctl_admin_ask(ctx, call, "", NULL, links_reply);
-}
-
 /* ---- log ---- */
 
 static void log_reply(struct rp_ctl *ctl, struct rp_grpc_call *call)
@@ -367,7 +277,5 @@ const struct rp_grpc_call_ops ctl_status_ops = {
 	.on_message = on_status, .on_cancel = ctl_admin_on_cancel};
 const struct rp_grpc_call_ops ctl_nodes_ops = {
 	.on_message = on_nodes, .on_cancel = ctl_admin_on_cancel};
-const struct rp_grpc_call_ops ctl_links_ops = {
-	.on_message = on_links, .on_cancel = ctl_admin_on_cancel};
 const struct rp_grpc_call_ops ctl_log_ops = {
 	.on_message = on_log, .on_cancel = ctl_admin_on_cancel};

@@ -121,6 +121,11 @@ static void on_proof(
 		peer_failed(p, message);
 		return;
 	}
+	/* A reload may have taken it away meanwhile. */
+	if (!c->secret) {
+		peer_failed(p, "no secret in common");
+		return;
+	}
 	ctl_prove_mac(c->secret, c->secret_length, &in, 2, mac);
 	if (rp_etcd_peer_decode_prove_reply((struct rp_span){data, length}, &reply) != 0 ||
 		!reply.proved || reply.frame.length != CTL_MAC_BYTES ||

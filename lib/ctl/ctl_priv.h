@@ -26,6 +26,8 @@
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
 #define CTL_ADMIN_METHODS 16
+/** "[address]:port" of IPv6, and an address with its prefix length. */
+#define CTL_ENDPOINT_TEXT_SIZE 64
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
 #define CTL_TOKEN_IMPAIR UINT64_MAX
 #define CTL_TOKEN_TAP_ON (UINT64_MAX - 1)
@@ -58,6 +60,7 @@ struct ctl_peer {
 	struct rp_grpc_client_call *deliver;
 	struct rp_list deliver_open; /**< struct ctl_deliver: frames that are not answered */
 	bool no_deliver;	     /**< it serves DeliverOne only */
+	char obstacle[128];	     /**< why it can have no link, as the log has it */
 };
 
 /** A call of ours to a peer, by a unary RPC. */
@@ -148,9 +151,10 @@ struct ctl_capture {
 };
 
 struct rp_ctl {
-	const struct rp_conf *conf;  /**< the one in force */
-	struct rp_conf *conf_loaded; /**< the same, when it came by a reload; ours to free */
-	struct rp_ctl_config config; /**< secrets and pointers borrowed */
+	const struct rp_conf *conf;	/**< the one in force */
+	struct rp_conf *conf_loaded;	/**< the same, when it came by a reload; ours to free */
+	struct rp_ctl_config config;	/**< pointers borrowed, but for those of the secrets */
+	struct rp_xmsg_secrets secrets; /**< in force; config points into it */
 	uint64_t cluster_id;
 	struct rp_loop *loop;
 	struct rp_loop_task run_task;
@@ -345,9 +349,18 @@ bool ctl_embed_withdraw(struct rp_ctl *ctl, uint64_t handle, uint64_t idx);
 bool ctl_embed_end(struct rp_ctl *ctl, uint64_t handle, const char *reason);
 
 /* ctl_nodes.c */
-extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_links_ops, ctl_log_ops;
+extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_log_ops;
 /** What a node calls itself; "" when it is not known. */
 void ctl_node_name(struct rp_ctl *ctl, uint64_t node, char *name, size_t size);
+
+/* ctl_obstacle.c */
+/** Why there can be no link to the node, as its record and this node's ports tell; else "". */
+void ctl_obstacle(struct rp_ctl *ctl, uint64_t node, char *text, size_t text_size);
+/** Each second: logs what is new. */
+void ctl_obstacles_tell(struct rp_ctl *ctl);
+
+/* ctl_links.c */
+extern const struct rp_grpc_call_ops ctl_links_ops;
 
 /* ctl_drain.c */
 extern const struct rp_grpc_call_ops ctl_drain_ops;
@@ -391,6 +404,19 @@ void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c);
 bool ctl_in_zone(const struct rp_conf *c, const char *address);
 /** May the key go to that node, and come from it? The control engine's callback. */
 bool ctl_eligible(void *ctx, uint64_t node, struct rp_span key);
+
+/* ctl_secret.c */
+/** What the files of `c` hold now. 0, or -EINVAL with an error in the report. */
+int ctl_secrets_load(
+	const struct rp_conf *c, struct rp_xmsg_secrets *s, struct rp_conf_report *report);
+/**
+ * In force from now on, here and on the shards. What differs in a file of the same name is noted in
+ * `changes`. 0; -ENOBUFS: no buffers to tell the shards with, nothing has changed.
+ */
+int ctl_secrets_use(struct rp_ctl *ctl, const struct rp_conf *next, const struct rp_xmsg_secrets *s,
+	struct rp_conf_changes *changes);
+/** Of the start: config's are copied. */
+void ctl_secrets_create(struct rp_ctl *ctl);
 
 /* ctl_reload.c */
 struct ctl_reload {

@@ -89,9 +89,9 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 
 /* ---- read ---- */
 
-/* 0 with the certificates, or an error in the report. */
-static int read_all(
-	struct rp_ctl *ctl, struct rp_conf *next, struct ctl_tls *tls, struct ctl_reload *r)
+/* 0 with the certificates, and the secrets in force; or an error in the report. */
+static int read_all(struct rp_ctl *ctl, struct rp_conf *next, struct ctl_tls *tls,
+	struct rp_xmsg_secrets *secrets, struct ctl_reload *r)
 {
 	char error[256] = "";
 	int rc;
@@ -109,6 +109,19 @@ static int read_all(
 	rc = ctl_tls_load(next, tls, error, sizeof(error));
 	if (rc != 0)
 		rp_conf_report_error(&r->report, "tls", error[0] ? error : strerror(-rc));
+	if (ctl_secrets_load(next, secrets, &r->report) != 0 && rc == 0) {
+		ctl_tls_free(tls);
+		rc = -EINVAL;
+	}
+	if (rc != 0)
+		return rc;
+	/* The last that can fail, for it is in force at once. */
+	rc = ctl_secrets_use(ctl, next, secrets, &r->changes);
+	if (rc != 0) {
+		rp_conf_report_error(&r->report, "links.secret_file",
+			"no buffers to tell the shards with, try again");
+		ctl_tls_free(tls);
+	}
 	return rc;
 }
 
@@ -148,11 +161,13 @@ static void log_outcome(const struct ctl_reload *r)
 void ctl_reload(struct rp_ctl *ctl, struct ctl_reload *r)
 {
 	struct rp_conf *next = calloc(1, sizeof(*next));
+	struct rp_xmsg_secrets secrets = {0};
 	struct ctl_tls tls = {0};
 
 	RP_ASSERT(next != NULL);
 	*r = (struct ctl_reload){0};
-	r->done = read_all(ctl, next, &tls, r) == 0;
+	r->done = read_all(ctl, next, &tls, &secrets, r) == 0;
+	explicit_bzero(&secrets, sizeof(secrets));
 	log_messages(&r->report);
 	if (r->done) {
 		ctl_tls_use(ctl, &tls);

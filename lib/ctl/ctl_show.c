@@ -13,8 +13,6 @@
 #include <base/assert.h>
 #include <ctl/ctl_priv.h>
 
-/** "[address]:port" of IPv6, and an address with its prefix length. */
-#define ENDPOINT_TEXT_SIZE 64
 #define MAC_TEXT_SIZE 18
 
 /* ---- endpoints ---- */
@@ -108,7 +106,7 @@ static void connection_fill_times(
 /** A connection of the answer, with what it points at. */
 struct connection_item {
 	Ringpost__V1__Connection c;
-	char local[ENDPOINT_TEXT_SIZE], peer[ENDPOINT_TEXT_SIZE];
+	char local[CTL_ENDPOINT_TEXT_SIZE], peer[CTL_ENDPOINT_TEXT_SIZE];
 };
 
 static void connection_add(Ringpost__V1__ConnectionsReply *r, struct connection_item *x,
@@ -193,7 +191,7 @@ static void ip_format(const union rp_ip *ip, char text[INET6_ADDRSTRLEN])
 
 struct address_item {
 	Ringpost__V1__Address a;
-	char address[ENDPOINT_TEXT_SIZE], mac[MAC_TEXT_SIZE];
+	char address[CTL_ENDPOINT_TEXT_SIZE], mac[MAC_TEXT_SIZE];
 };
 
 struct neighbour_item {

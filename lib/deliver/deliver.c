@@ -521,6 +521,17 @@ void rp_deliver_info(const struct rp_deliver *d, uint64_t node, struct rp_delive
 	}
 }
 
+void rp_deliver_link_streams(
+	const struct rp_deliver *d, uint64_t node, uint32_t link, uint32_t *out, uint32_t *in)
+{
+	const struct dl_peer *p = dl_peer_of(d, node);
+
+	if (!p || link >= RP_SHARDS_MAX)
+		return;
+	*out += p->tx_links[link];
+	*in += p->rx_links[link];
+}
+
 const struct rp_deliver_counters *rp_deliver_counters(const struct rp_deliver *d)
 {
 	return &d->counters;

@@ -277,6 +277,9 @@ struct rp_deliver_info {
 };
 
 void rp_deliver_info(const struct rp_deliver *d, uint64_t node, struct rp_deliver_info *info);
+/** How many of the peer's streams of this shard go by that link of its bundle; adds to both. */
+void rp_deliver_link_streams(
+	const struct rp_deliver *d, uint64_t node, uint32_t link, uint32_t *out, uint32_t *in);
 
 /** Messages of one queue to or from one node: a stream, or what goes by unary for want of one. */
 struct rp_deliver_stream_info {

@@ -197,6 +197,7 @@ struct dl_peer {
 	struct rp_list gated; /* flows that may not begin a message: peer_frames_max */
 	struct rp_list flows, txs, rxs, ready, dirty_tx, dirty_rx, needy, partials;
 	uint32_t messages, tx_count, rx_count, partial_count;
+	uint32_t tx_links[RP_SHARDS_MAX], rx_links[RP_SHARDS_MAX]; /* the same, by link */
 	uint32_t frames_open; /* of messages that are not answered */
 	uint64_t credit_given;
 	struct dl_rx *whole; /* has the credit for one whole message beyond the budget */
@@ -247,6 +248,11 @@ void *dl_slab_at(const struct dl_slab *s, uint32_t index);
 uint32_t dl_slab_index(const struct dl_slab *s, const void *object);
 struct dl_peer *dl_peer_of(const struct rp_deliver *d, uint64_t node);
 void dl_peer_mark(struct dl_peer *p);
+/* The link of its bundle that a queue's frames go by. */
+static inline uint32_t dl_link_of(const struct rp_deliver *d, uint32_t hash)
+{
+	return rp_hash_pick(hash, RP_MAX(d->config.links, 1u));
+}
 bool dl_peer_can_unary(const struct dl_peer *p);
 /* Counts, and has the bundle closed. The caller returns at once: everything may be gone. */
 void dl_violation(struct dl_peer *p, enum rp_deliver_violation why);

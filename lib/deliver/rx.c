@@ -237,6 +237,7 @@ void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct
 	rp_list_init(&rx->held);
 	rp_list_push_back(&p->rxs, &rx->in_peer);
 	p->rx_count++;
+	p->rx_links[dl_link_of(d, rx->hash)]++;
 	d->counters.streams_accepted++;
 	if (rp_list_empty(&p->needy) && budget_take(p, d->config.window_bytes))
 		rx->base = rx->reserved = rx->bytes_limit = d->config.window_bytes;
@@ -282,6 +283,7 @@ void dl_rx_free(struct dl_rx *rx)
 	rp_list_unlink(&rx->in_peer);
 	rp_list_unlink(&rx->dirty);
 	p->rx_count--;
+	p->rx_links[dl_link_of(p->d, rx->hash)]--;
 	rx->live = false;
 	dl_slab_put(&p->d->rxs, rx);
 }

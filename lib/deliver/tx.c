@@ -30,6 +30,7 @@ struct dl_tx *dl_tx_new(struct dl_flow *f)
 	rp_list_init(&tx->dirty);
 	rp_list_push_back(&p->txs, &tx->in_peer);
 	p->tx_count++;
+	p->tx_links[dl_link_of(p->d, tx->hash)]++;
 	dl_tx_want(tx, DL_TX_WANT_OPEN);
 	return tx;
 }
@@ -41,6 +42,7 @@ void dl_tx_free(struct dl_tx *tx)
 	rp_list_unlink(&tx->in_peer);
 	rp_list_unlink(&tx->dirty);
 	tx->peer->tx_count--;
+	tx->peer->tx_links[dl_link_of(tx->peer->d, tx->hash)]--;
 	tx->live = false;
 	dl_slab_put(&tx->peer->d->txs, tx);
 }

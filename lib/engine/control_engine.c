@@ -488,6 +488,25 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now)
 	return RP_MIN(next_ns, rp_repl_next_ns(c->repl));
 }
 
+int rp_control_set_secrets(struct rp_control *c, const struct rp_xmsg_secrets *secrets)
+{
+	struct rp_span part = {(const uint8_t *)secrets, sizeof(*secrets)};
+	struct rp_xmsg m[RP_SHARDS_MAX];
+
+	for (uint32_t s = 0; s < c->shards; s++) {
+		m[s] = (struct rp_xmsg){
+			.type = RP_XMSG_SET_SECRETS, .m = control_chain(c, &part, 1)};
+		if (m[s].m)
+			continue;
+		while (s-- > 0)
+			rp_xmsg_free(&m[s]);
+		return -ENOBUFS;
+	}
+	for (uint32_t s = 0; s < c->shards; s++)
+		control_send(c, s, &m[s]);
+	return 0;
+}
+
 void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits)
 {
 	struct rp_xmsg m = {.type = RP_XMSG_SET_LIMITS,

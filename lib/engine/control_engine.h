@@ -240,6 +240,11 @@ struct rp_control_limits {
 /** Tells every shard, behind all that was sent to it before. */
 void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits);
 /**
+ * Likewise: what links prove from now on; those that stand stay. 0; -ENOBUFS: no buffers, nobody
+ * was told.
+ */
+int rp_control_set_secrets(struct rp_control *c, const struct rp_xmsg_secrets *secrets);
+/**
  * ops->eligible answers otherwise than before; `limits`: it may refuse. A queue's dispatcher or
  * consumer at a node for which the queue's keys may not leave is none to the shards: no stream to
  * it is opened, and the queue gets a dispatcher here.

@@ -525,6 +525,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_SET_PEER:
 	case RP_XMSG_SET_UNARY:
 	case RP_XMSG_SET_LIMITS:
+	case RP_XMSG_SET_SECRETS:
 	case RP_XMSG_UNARY_IN:
 	case RP_XMSG_UNARY_RESULT:
 	case RP_XMSG_SNAPSHOT:

@@ -115,6 +115,8 @@ int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size
 	snprintf(number, sizeof(number), "%u", r->shards);
 	append_text(out, size, &n, "shards", number);
 	append_rss(out, size, &n, r);
+	snprintf(number, sizeof(number), "%u", r->rings);
+	append_text(out, size, &n, "rings", r->rings ? number : "");
 	append_text(out, size, &n, "name", r->name);
 	append_text(out, size, &n, "url", r->client_url);
 	append_text(out, size, &n, "draining", r->draining ? "1" : "");
@@ -136,6 +138,8 @@ static void take_field(struct rp_node_record *r, const char *field, const char *
 		r->shards = (uint32_t)strtoul(value, NULL, 10);
 	else if (!strcmp(field, "rss"))
 		take_rss(r, value);
+	else if (!strcmp(field, "rings"))
+		r->rings = (uint32_t)strtoul(value, NULL, 10);
 	else if (!strcmp(field, "name"))
 		snprintf(r->name, sizeof(r->name), "%s", value);
 	else if (!strcmp(field, "url"))

@@ -6,7 +6,7 @@
  * its port:
  *
  *	<format>;boot=<n>[;tcp=<address>:<port>][;ktcp=<address>:<port>];k=<n>;shards=<n>
- *	[;rss=<key>,<entries>,<shards>][;name=<text>][;url=<url>][;draining=1];version=<text>
+ *	[;rss=<key>,<entries>,<shards>][;rings=<n>][;name=<text>][;url=<url>][;draining=1];version=<text>
  *
  * The format is 1. Unknown fields are ignored; a field that does not parse counts as absent. Pure.
  */
@@ -26,7 +26,8 @@ struct rp_node_record {
 	 * the shards of `rss_shards` in turn (rp_place_init_spread()). 0: it is not told. */
 	uint8_t rss_key[40];
 	uint32_t rss_table_size, rss_shards;
-	bool draining; /**< it gives its queues away */
+	uint32_t rings; /**< queue pairs of the port of `tcp`; 0: it is not told */
+	bool draining;	/**< it gives its queues away */
 	char name[128];
 	char client_url[256]; /**< "http://host:port" */
 	char version[32];     /**< as parsed; format() writes this build's */

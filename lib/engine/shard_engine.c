@@ -398,6 +398,18 @@ static void on_set_limits(struct rp_engine *e, const struct rp_xmsg *m, uint64_t
 	rp_queue_drain(e->queues, m->flags & 2, now_ns);
 }
 
+static void on_set_secrets(struct rp_engine *e, const struct rp_xmsg *m)
+{
+	struct rp_xmsg_secrets *s = rte_pktmbuf_mtod(m->m, struct rp_xmsg_secrets *);
+
+	RP_ASSERT(rte_pktmbuf_data_len(m->m) == sizeof(*s));
+	if (e->links)
+		rp_links_set_secrets(
+			e->links, s->secret, s->length, s->previous, s->previous_length);
+	explicit_bzero(s, sizeof(*s));
+	rte_pktmbuf_free(m->m);
+}
+
 static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg done = {.type = RP_XMSG_SNAPSHOT_DONE, .token = m->token};
@@ -477,6 +489,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		return;
 	case RP_XMSG_SET_LIMITS:
 		on_set_limits(e, m, now_ns);
+		return;
+	case RP_XMSG_SET_SECRETS:
+		on_set_secrets(e, m);
 		return;
 	case RP_XMSG_STOP:
 		on_stop(e, m, now_ns);

@@ -118,6 +118,16 @@ struct rp_engine_link_view {
 	struct rp_link_info info;
 	bool unary; /**< the gRPC path is there */
 	struct rp_deliver_info deliver;
+	/** Streams of this shard's queues, by the link of the bundle that they go by. */
+	uint32_t streams_out[RP_SHARDS_MAX], streams_in[RP_SHARDS_MAX];
+};
+
+#define RP_ENGINE_NO_PORT UINT32_MAX
+
+/** A link that this shard has. */
+struct rp_engine_line_view {
+	uint32_t port; /**< RP_ENGINE_NO_PORT: a kernel socket */
+	struct rp_link_line_info info;
 };
 
 enum rp_engine_view_kind {
@@ -157,6 +167,8 @@ struct rp_engine_view {
 	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS];
 };
 
+/** Of kernel sockets, which this layer knows nothing of. */
+#define RP_ENGINE_KTCP_COUNTERS 16
 #define RP_ENGINE_ADDRESSES_MAX (RP_ENGINE_PORTS_MAX * (RP_NET_ADDRESSES_MAX + 1))
 
 struct rp_engine_snapshot {
@@ -186,8 +198,12 @@ struct rp_engine_snapshot {
 	struct rp_engine_address_view *addresses; /**< RP_ENGINE_ADDRESSES_MAX of them, or NULL */
 	struct rp_engine_link_view *links_known;  /**< RP_PEERS_MAX of them, or NULL */
 	uint32_t link_count;
+	struct rp_engine_line_view *lines; /**< RP_PEERS_MAX of them, or NULL */
+	uint32_t line_count;
 	struct rp_engine_view *view; /**< to be filled as well; NULL = none is wanted */
 	/* The shard's own, filled by lib/shard. */
+	bool has_ktcp;
+	uint64_t ktcp[RP_ENGINE_KTCP_COUNTERS]; /**< a struct rp_ktcp_counters */
 	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps, loop_gap_ns_max;
 };
 

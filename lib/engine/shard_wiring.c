@@ -212,6 +212,7 @@ static void add_counters(void *sum, const void *part, size_t size)
 
 /** A snapshot under way, and the port that it is at. */
 struct view_filler {
+	struct rp_engine *e;
 	struct rp_engine_snapshot *s;
 	uint32_t port;
 };
@@ -275,9 +276,36 @@ static void snapshot_tcp(struct rp_engine *e, struct rp_engine_snapshot *s)
 	}
 }
 
+/* k times the peers is bounded, so there is room for all (links.md, "Placement"). */
+static void add_line(void *ctx, const struct rp_link_line_info *info)
+{
+	struct view_filler *f = ctx;
+	struct rp_engine_line_view *v = &f->s->lines[f->s->line_count];
+
+	if (f->s->line_count == RP_PEERS_MAX)
+		return;
+	f->s->line_count++;
+	*v = (struct rp_engine_line_view){.port = RP_ENGINE_NO_PORT, .info = *info};
+	for (uint32_t i = 0; i < f->e->port_count; i++)
+		if (info->transport == rp_tcp_transport(f->e->tcp[i]))
+			v->port = i;
+}
+
+/* Streams of this shard's queues go by links of any shard. */
+static void link_streams(struct rp_engine *e, struct rp_engine_link_view *v)
+{
+	memset(v->streams_out, 0, sizeof(v->streams_out));
+	memset(v->streams_in, 0, sizeof(v->streams_in));
+	for (uint32_t j = 0; j < v->info.per_peer; j++)
+		rp_deliver_link_streams(
+			e->deliver, v->node, j, &v->streams_out[j], &v->streams_in[j]);
+}
+
 static void snapshot_links(struct rp_engine *e, struct rp_engine_snapshot *s)
 {
-	s->link_count = 0;
+	struct view_filler f = {.e = e, .s = s};
+
+	s->link_count = s->line_count = 0;
 	for (uint32_t i = 0; s->links_known && i < e->peer_count; i++) {
 		const struct engine_peer *p = &e->peer_slots[i];
 		struct rp_engine_link_view *v = &s->links_known[s->link_count];
@@ -288,6 +316,9 @@ static void snapshot_links(struct rp_engine *e, struct rp_engine_snapshot *s)
 			    e->shard == e->link_shard;
 		v->unary = p->unary;
 		rp_deliver_info(e->deliver, v->node, &v->deliver);
+		link_streams(e, v);
+		if (e->links && s->lines)
+			rp_links_lines(e->links, v->node, add_line, &f);
 		s->link_count++;
 	}
 }

@@ -102,6 +102,15 @@ static struct ktcp_conn *conn_new(struct rp_ktcp *k, int fd)
 	return c;
 }
 
+static void local_learn(struct ktcp_conn *c)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+
+	if (getsockname(c->fd, (struct sockaddr *)&address, &length) == 0)
+		endpoint_of(&address, &c->local);
+}
+
 static struct rp_conn *ktcp_dial(struct rp_transport *t, const struct rp_endpoint *peer,
 	const struct rp_conn_options *options, const struct rp_conn_events *events, void *ctx,
 	uint64_t now_ns)
@@ -124,6 +133,7 @@ static struct rp_conn *ktcp_dial(struct rp_transport *t, const struct rp_endpoin
 		return NULL;
 	}
 	c->state = KTCP_OPENING;
+	c->peer = *peer;
 	c->events = events;
 	c->ctx = ctx;
 	if (connect(fd, (const struct sockaddr *)&address, length) != 0 && errno != EINPROGRESS) {
@@ -201,6 +211,7 @@ static const struct rp_transport_ops ktcp_ops = {
 	.send = ktcp_send,
 	.send_space = ktcp_send_space,
 	.piece = ktcp_piece,
+	.ends = ktcp_ends,
 	.consume = ktcp_consume,
 	.close = ktcp_close,
 	.abort = ktcp_abort,
@@ -276,6 +287,8 @@ static void accept_one(struct rp_ktcp *k, struct ktcp_listener *l, int fd,
 	}
 	socket_options(k, fd, &l->options);
 	c->state = KTCP_OPEN;
+	c->peer = *peer;
+	local_learn(c);
 	k->counters.accepts++;
 	if (l->accept(l->ctx, &c->conn, peer, &c->events, &c->ctx, now_ns) != 0) {
 		k->counters.accepts_refused++;
@@ -314,6 +327,7 @@ static void conn_opening(struct ktcp_conn *c, uint64_t now_ns)
 		return;
 	}
 	c->state = KTCP_OPEN;
+	local_learn(c);
 	ktcp_interest(c);
 	c->events->on_open(c->ctx, &c->conn, now_ns);
 	if (c->generation == generation && c->state != KTCP_FREE && !c->blocked)

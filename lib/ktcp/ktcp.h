@@ -23,21 +23,21 @@
 struct rte_mempool;
 struct rp_ktcp;
 
-#define RP_KTCP_COUNTERS(X) \
-	X(dials)            \
-	X(accepts)          \
-	X(accepts_refused)  \
-	X(closes)           \
-	X(bytes_in)         \
-	X(bytes_out)        \
-	X(reads)            \
-	X(writes)           \
-	X(sends_refused)    \
-	X(no_buffers)       \
-	X(no_connections)
+#define RP_KTCP_COUNTERS(X)                                                   \
+	X(dials, "connections dialed")                                        \
+	X(accepts, "connections accepted")                                    \
+	X(accepts_refused, "connections that came and were closed at once")   \
+	X(closes, "sockets closed")                                           \
+	X(bytes_in, "bytes read")                                             \
+	X(bytes_out, "bytes written")                                         \
+	X(reads, "calls that read")                                           \
+	X(writes, "calls that wrote")                                         \
+	X(sends_refused, "chains refused for now: too much is to be written") \
+	X(no_buffers, "times that no buffer was free for what is to be read") \
+	X(no_connections, "connections that found all places taken")
 
 struct rp_ktcp_counters {
-#define X(name) uint64_t name;
+#define X(name, help) uint64_t name;
 	RP_KTCP_COUNTERS(X)
 #undef X
 };

@@ -45,6 +45,7 @@ struct ktcp_conn {
 	uint32_t unconsumed;
 	struct rte_mbuf *tx_first, *tx_last;
 	uint32_t tx_offset, tx_bytes;
+	struct rp_endpoint local, peer;
 };
 
 struct ktcp_listener {
@@ -77,6 +78,7 @@ enum rp_close_reason ktcp_reason(int error);
 int ktcp_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns);
 uint32_t ktcp_send_space(const struct rp_conn *conn);
 uint32_t ktcp_piece(const struct rp_conn *conn);
+void ktcp_ends(const struct rp_conn *conn, struct rp_endpoint *local, struct rp_endpoint *peer);
 void ktcp_consume(struct rp_conn *conn, uint32_t bytes, uint64_t now_ns);
 void ktcp_close(struct rp_conn *conn, uint64_t now_ns);
 void ktcp_abort(struct rp_conn *conn, uint64_t now_ns);

@@ -181,6 +181,14 @@ uint32_t ktcp_piece(const struct rp_conn *conn)
 	return 0;
 }
 
+void ktcp_ends(const struct rp_conn *conn, struct rp_endpoint *local, struct rp_endpoint *peer)
+{
+	const struct ktcp_conn *c = conn_of(conn);
+
+	*local = c->local;
+	*peer = c->peer;
+}
+
 int ktcp_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct ktcp_conn *c = conn_of(conn);

@@ -331,6 +331,8 @@ static void on_data(void *ctx, struct rp_conn *conn, struct rte_mbuf *chain, uin
 		return;
 	}
 	c->links->counters.bytes_received += chain->pkt_len;
+	if (c->state == LINK_PROVEN || c->state == LINK_UP)
+		c->line->bytes_received += chain->pkt_len;
 	/* Joined, so that a peer's tiny segments do not hold an mbuf a byte. */
 	rp_chain_join(&rx, chain);
 	link_conn_enter(c);

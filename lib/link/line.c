@@ -67,6 +67,8 @@ void link_line_attach(struct link_line *line, struct link_conn *c, uint32_t bund
 	line->ping_due = line->pong_due = line->pinged = false;
 	line->last_ping_ns = line->rtt_ns = 0;
 	line->answered_ns = 0;
+	line->frames_sent = line->frames_received = 0;
+	line->bytes_sent = line->bytes_received = 0;
 	line->conn = c;
 	c->line = line;
 	c->bundle = bundle;
@@ -216,6 +218,7 @@ void link_line_receive(struct link_conn *c, uint64_t now_ns)
 		}
 		consumed(c, n, now_ns);
 		l->counters.frames_received++;
+		c->line->frames_received++;
 		l->ops.on_frame(l->ctx, c->line->peer->node, frame, now_ns);
 	}
 }
@@ -342,6 +345,7 @@ static struct rte_mbuf *batch_make(struct link_line *line, uint64_t now_ns)
 			break;
 		line->head++;
 		line->peer->links->counters.frames_sent++;
+		line->frames_sent++;
 		rp_chain_join(&batch, frame);
 	}
 	return batch.first;
@@ -379,6 +383,7 @@ void link_line_flush(struct link_line *line, uint64_t now_ns)
 		line->pending = NULL;
 		l->counters.sends_batched++;
 		l->counters.bytes_sent += n;
+		line->bytes_sent += n;
 	}
 	if (line->room_wanted && line->tail - line->head <= l->config.peer_queue_frames / 2) {
 		line->room_wanted = false;

@@ -62,6 +62,30 @@ static bool tables_create(struct rp_links *l)
 	return true;
 }
 
+static const void *secret_take(
+	uint8_t own[RP_LINK_SECRET_BYTES_MAX], const void *secret, size_t length)
+{
+	mbedtls_platform_zeroize(own, RP_LINK_SECRET_BYTES_MAX);
+	if (length == 0)
+		return NULL;
+	memcpy(own, secret, length);
+	return own;
+}
+
+void rp_links_set_secrets(struct rp_links *l, const void *secret, size_t length,
+	const void *previous, size_t previous_length)
+{
+	RP_ASSERT(
+		length <= RP_LINK_SECRET_BYTES_MAX && previous_length <= RP_LINK_SECRET_BYTES_MAX);
+	l->config.secret = secret_take(l->secret, secret, length);
+	l->config.secret_length = length;
+	l->config.secret_previous = secret_take(l->secret_previous, previous, previous_length);
+	l->config.secret_previous_length = previous_length;
+	if (length == 0 && link_is_lead(l))
+		RP_LOG(RP_LOG_LINK, RP_LOG_ERROR,
+			"links.secret_file is not set: links to other nodes are open");
+}
+
 struct rp_links *rp_links_create(
 	const struct rp_links_config *config, const struct rp_links_ops *ops, void *ctx)
 {
@@ -85,17 +109,9 @@ struct rp_links *rp_links_create(
 	rp_list_init(&l->handshakes);
 	rp_list_init(&l->closing);
 	rp_list_init(&l->dirty);
-	if (config->secret) {
-		memcpy(l->secret, config->secret, config->secret_length);
-		l->config.secret = l->secret;
-	} else if (link_is_lead(l)) {
-		RP_LOG(RP_LOG_LINK, RP_LOG_ERROR,
-			"links.secret_file is not set: links to other nodes are open");
-	}
-	if (config->secret_previous) {
-		memcpy(l->secret_previous, config->secret_previous, config->secret_previous_length);
-		l->config.secret_previous = l->secret_previous;
-	}
+	rp_links_set_secrets(l, config->secret, config->secret ? config->secret_length : 0,
+		config->secret_previous,
+		config->secret_previous ? config->secret_previous_length : 0);
 	if (!l->config.data_pool)
 		l->config.data_pool = l->config.pool;
 	if (l->config.posted_frames == 0)
@@ -476,36 +492,6 @@ int rp_links_listen(struct rp_links *l, struct rp_transport *t, uint16_t port)
 	const struct rp_conn_options options = link_conn_options(l);
 
 	return t->ops->listen(t, port, &options, rp_links_accept, l);
-}
-
-int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *info)
-{
-	const struct link_peer *p = link_peer_of(l, node);
-
-	if (!p)
-		return -ENOENT;
-	*info = (struct rp_link_info){
-		.node = node,
-		.up = p->up,
-		.dialing = p->lead.state == LINK_LEAD_FORMING,
-		.bundle = p->up ? p->bundle : 0,
-		.boot = p->boot,
-		.up_since_ns = p->up ? p->up_since_ns : 0,
-		.last_refusal = p->lead.last_refusal,
-		.per_peer = l->config.per_peer,
-	};
-	memcpy(info->owners, p->owners, sizeof(info->owners));
-	for (unsigned j = 0; j < l->config.per_peer; j++) {
-		const struct link_line *line = p->lines[j];
-
-		if (!line || !line->conn || line->conn->state != LINK_UP)
-			continue;
-		info->links_here++;
-		info->queued_frames += line->tail - line->head;
-		info->rtt_ns = RP_MAX(info->rtt_ns, line->rtt_ns);
-		info->answered_ns = RP_MAX(info->answered_ns, line->answered_ns);
-	}
-	return 0;
 }
 
 const struct rp_link_counters *rp_links_counters(const struct rp_links *l)

@@ -90,33 +90,32 @@ enum rp_link_refusal {
 		RP_LINK_REFUSAL_COUNT,
 };
 
-/** Plain counters of one object; `refused` and `downs` are apart, one a reason. */
-#define RP_LINK_COUNTERS(X)                                                               \
-	X(dials)                                                                          \
-	X(dials_failed)                                                                   \
-	X(redials)                                                                        \
-	X(accepts)                                                                        \
-	X(handshakes_done)                                                                \
-	X(ups)                                                                            \
-	X(time_to_up_ns)   /* sum, of the dialing side */                                 \
-	X(secret_previous) /* peers that proved the previous secret */                    \
-	X(frames_sent)                                                                    \
-	X(frames_received)                                                                \
-	X(bytes_sent)                                                                     \
-	X(bytes_received)                                                                 \
-	X(sends_batched)  /* chains given to the transport */                             \
-	X(queue_full)	  /* frames refused at a full peer queue */                       \
-	X(stale_frames)	  /* frames refused: made for an earlier bundle, or none is up */ \
-	X(frames_dropped) /* queued frames freed when their bundle went down */           \
-	X(pings_sent)                                                                     \
-	X(pongs_received)                                                                 \
-	X(pings_received)                                                                 \
-	X(no_buffers)                                                                     \
-	X(incomplete)  /* bundles given up before all of their links were there */        \
-	X(handed_over) /* accepted connections given to the shard that owns their link */
+/** Plain counters of one object; `refused`, `refused_out` and `downs` are apart, one a reason. */
+#define RP_LINK_COUNTERS(X)                                                                     \
+	X(dials, "links dialed")                                                                \
+	X(dials_failed, "of these, those that found no connection")                             \
+	X(redials, "bundles begun again after one that did not come up or went down")           \
+	X(accepts, "connections accepted on links.listen")                                      \
+	X(handshakes_done, "links that stood, dialed and accepted")                             \
+	X(ups, "bundles that came up")                                                          \
+	X(time_to_up_ns, "from the first dial to the bundle's being up, summed, where we dial") \
+	X(secret_previous, "peers that proved links.previous_secret_file")                      \
+	X(frames_sent, "frames given to connections")                                           \
+	X(frames_received, "frames received whole")                                             \
+	X(bytes_sent, "bytes given to connections")                                             \
+	X(bytes_received, "bytes received")                                                     \
+	X(sends_batched, "chains given to connections: frames of one turn are one")             \
+	X(queue_full, "frames refused for now: links.peer_queue_frames wait for the link")      \
+	X(stale_frames, "frames refused: made for an earlier bundle, or none is up")            \
+	X(frames_dropped, "frames freed that waited when their bundle went down")               \
+	X(pings_sent, "heartbeats sent")                                                        \
+	X(pongs_received, "answers to them")                                                    \
+	X(pings_received, "heartbeats of peers")                                                \
+	X(no_buffers, "times that no buffer was free")                                          \
+	X(incomplete, "bundles given up before all of their links stood")
 
 struct rp_link_counters {
-#define X(name) uint64_t name;
+#define X(name, help) uint64_t name;
 	RP_LINK_COUNTERS(X)
 #undef X
 	uint64_t downs[RP_LINK_DOWN_COUNT];
@@ -191,6 +190,12 @@ struct rp_links *rp_links_create(
 	const struct rp_links_config *config, const struct rp_links_ops *ops, void *ctx);
 /** Aborts what is open, without events; NULL is fine. */
 void rp_links_destroy(struct rp_links *l);
+/**
+ * The secrets that handshakes prove from now on, copied; length 0: none, as with NULL at creation.
+ * Links that stand stay (links.md, "Opening a link": rotation).
+ */
+void rp_links_set_secrets(struct rp_links *l, const void *secret, size_t length,
+	const void *previous, size_t previous_length);
 
 /** Listens on `port` of `t` (borrow). 0 or -errno of the transport. */
 int rp_links_listen(struct rp_links *l, struct rp_transport *t, uint16_t port);
@@ -273,6 +278,40 @@ struct rp_link_info {
 
 /** 0, or -ENOENT. */
 int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *info);
+
+/** How far a link of a bundle is. */
+#define RP_LINK_STAGES(X)                                         \
+	X(DIALING, "dialing")	  /* no answer yet */             \
+	X(HANDSHAKE, "handshake") /* of one that we dialed */     \
+	X(PROVEN, "proven")	  /* the others are waited for */ \
+	X(UP, "up")
+
+enum rp_link_stage {
+#define X(name, text) RP_LINK_STAGE_##name,
+	RP_LINK_STAGES(X)
+#undef X
+		RP_LINK_STAGE_COUNT,
+};
+
+/** One link of a bundle, on the shard that has it. Counts are of this connection. */
+struct rp_link_line_info {
+	uint64_t node;
+	uint8_t link;
+	enum rp_link_stage stage;
+	bool dialed;  /**< by this node, which then chose the port of its end */
+	bool at_home; /**< the shard is one of the link's range */
+	bool aimed;   /**< dialed: the port was chosen for a shard of the peer, too */
+	const struct rp_transport *transport;
+	struct rp_endpoint local, peer; /**< family 0: not known yet */
+	uint32_t queued_frames;
+	uint64_t rtt_ns, answered_ns; /**< of the last PING answered; 0: none was */
+	uint64_t frames_sent, frames_received, bytes_sent, bytes_received;
+};
+
+/** Calls `fn` for each link to the peer that has a connection on this shard. */
+void rp_links_lines(const struct rp_links *l, uint64_t node,
+	void (*fn)(void *ctx, const struct rp_link_line_info *info), void *ctx);
+const char *rp_link_stage_text(enum rp_link_stage stage);
 /** borrow: lives as long as the object. */
 const struct rp_link_counters *rp_links_counters(const struct rp_links *l);
 uint32_t rp_links_up_count(const struct rp_links *l);

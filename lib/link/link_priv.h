@@ -11,6 +11,7 @@
  *   member.c     what the lead says, on the shards that carry the links
  *   handshake.c  from the open connection to the verdict
  *   line.c       frames out and in, heartbeat
+ *   view.c       bundles and links, for people
  */
 
 #include <base/list.h>
@@ -72,6 +73,7 @@ struct link_conn {
 	struct rte_mbuf *rx;	      /* received, not yet cut; plain */
 	struct rp_tls_session *tls;   /* NULL: not (yet) */
 	struct rte_mbuf *cipher;      /* received, not yet decrypted */
+	bool aimed;		      /* dialed: its port suits a shard of the peer, too */
 	bool rx_starved;	      /* no mbuf for the next frame: tried again by poll */
 	enum rp_link_refusal refusal; /* accepted: told after the finish */
 	struct link_hello hello;
@@ -91,6 +93,9 @@ struct link_line {
 	uint64_t ping_at_ns, answered_ns, rtt_ns, last_ping_ns;
 	bool ping_due, pong_due, pinged;
 	uint64_t pong_value;
+
+	/* Of this connection. */
+	uint64_t frames_sent, frames_received, bytes_sent, bytes_received;
 };
 
 enum link_lead_state {

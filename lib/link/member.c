@@ -146,6 +146,7 @@ static void on_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t no
 	c->state = LINK_DIALING;
 	c->hello.epoch = m->epoch;
 	c->deadline_ns = now_ns + l->config.handshake_grace_ns;
+	c->aimed = options.far_place && !p->transport->lone;
 	c->conn = p->transport->ops->dial(
 		p->transport, &p->endpoint, &options, &link_events, c, now_ns);
 	if (!c->conn) {

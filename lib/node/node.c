@@ -101,8 +101,20 @@ static int read_secret(const char *path, uint8_t **secret, size_t *length, const
 	*secret = malloc((size_t)n);
 	RP_ASSERT(*secret != NULL);
 	memcpy(*secret, buffer, (size_t)n);
+	explicit_bzero(buffer, sizeof(buffer));
 	*length = (size_t)n;
 	return 0;
+}
+
+static void forget_secrets(struct rp_node *n)
+{
+	if (n->secret)
+		explicit_bzero(n->secret, n->secret_length);
+	if (n->secret_previous)
+		explicit_bzero(n->secret_previous, n->secret_previous_length);
+	free(n->secret);
+	free(n->secret_previous);
+	n->secret = n->secret_previous = NULL;
 }
 
 static int make_identity(struct rp_node *n, const struct failure *f)
@@ -372,7 +384,11 @@ static void static_neighbours(struct rp_node *n, uint32_t port, struct rp_net_co
 
 static void record_address(struct rp_node *n, uint32_t port, const union rp_ip *ip)
 {
+	struct rp_port_info info;
+
 	_Static_assert(sizeof(n->record.rss_key) == RP_PLACE_KEY_BYTES, "one key");
+	rp_port_info(n->ports[port], &info);
+	n->record.rings = info.queues;
 	n->record.tcp = rp_ip_to_endpoint(ip, n->conf->links.listen);
 	memcpy(n->record.rss_key, rp_place_key_default, sizeof(n->record.rss_key));
 	n->record.rss_table_size = n->place[port]->table_size;
@@ -592,21 +608,26 @@ static uint64_t port_shards(const struct rp_node *n)
 }
 
 /* How a flow comes to the shard that owns its link, for people. */
-static const char *placement_of(const struct rp_node *n)
+static const char *placement_of(const struct rp_node *n, const struct rp_port *port)
 {
 	uint32_t stacks = (uint32_t)__builtin_popcountll(stack_shards(n->conf, n->shards));
 	struct rp_port_info info;
 
-	if (n->port_count == 0)
-		return n->ktcp ? "kernel" : "";
 	if (stacks == 1)
 		return "one shard";
-	for (uint32_t p = 0; p < n->port_count; p++) {
-		rp_port_info(n->ports[p], &info);
-		if (!(info.flags & RP_PORT_RSS) || info.queues < stacks)
-			return "hand-over";
+	rp_port_info(port, &info);
+	return info.flags & RP_PORT_RSS && info.queues >= stacks ? "rss" : "hand-over";
+}
+
+/* Of several ports the worst is told for all of them. */
+static void fill_placement(const struct rp_node *n, struct rp_ctl_config *c)
+{
+	c->placement = n->ktcp ? "kernel" : "";
+	for (uint32_t p = n->port_count; p-- > 0;) {
+		c->port_placement[p] = placement_of(n, n->ports[p]);
+		if (p + 1 == n->port_count || !strcmp(c->port_placement[p], "hand-over"))
+			c->placement = c->port_placement[p];
 	}
-	return "rss";
 }
 
 static int create_ctl(struct rp_node *n, const struct failure *f)
@@ -623,7 +644,6 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.secret_previous = n->secret_previous,
 		.secret_previous_length = n->secret_previous_length,
 		.transport_tcp = n->port_count > 0,
-		.placement = placement_of(n),
 		.transport_ktcp = n->ktcp != NULL,
 		.xcore = n->xcore,
 		.clock = &n->clock,
@@ -635,6 +655,7 @@ static int create_ctl(struct rp_node *n, const struct failure *f)
 		.port_shards = port_shards(n),
 	};
 
+	fill_placement(n, &c);
 	fill_record(n);
 	c.self = n->record;
 	memcpy(c.cluster_uuid, n->cluster_uuid, RP_UUID_BYTES);
@@ -685,8 +706,11 @@ struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_
 		n->process = *process;
 	n->shards = plan->shards_count;
 	n->link_shard = n->shards > 1 && conf->links.skip_shard_zero ? 1 : 0;
-	if (create_all(n, shards_float, &f) == 0)
+	if (create_all(n, shards_float, &f) == 0) {
+		/* Links and the control thread have copies. */
+		forget_secrets(n);
 		return n;
+	}
 	rp_node_destroy(n);
 	return NULL;
 }
@@ -762,7 +786,6 @@ void rp_node_destroy(struct rp_node *n)
 		rp_tls_config_unref(n->tls_client[s]);
 		rp_tls_config_unref(n->tls_server[s]);
 	}
-	free(n->secret);
-	free(n->secret_previous);
+	forget_secrets(n);
 	free(n);
 }

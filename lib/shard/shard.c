@@ -172,6 +172,10 @@ static void fill_snapshot(struct rp_shard *s, struct rp_engine_snapshot *snap)
 	snap->idle_ns = s->idle_ns;
 	snap->sleeps = s->sleeps;
 	snap->loop_gap_ns_max = RP_MAX(s->gap_ns_max[0], s->gap_ns_max[1]);
+	_Static_assert(sizeof(struct rp_ktcp_counters) <= sizeof(snap->ktcp), "they fit");
+	snap->has_ktcp = s->ktcp != NULL;
+	if (s->ktcp)
+		memcpy(snap->ktcp, rp_ktcp_counters(s->ktcp), sizeof(struct rp_ktcp_counters));
 }
 
 static bool turn_rings(struct rp_shard *s, uint64_t now_ns)

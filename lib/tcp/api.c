@@ -157,6 +157,16 @@ static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_n
 	return 0;
 }
 
+static void api_ends(
+	const struct rp_conn *conn, struct rp_endpoint *local, struct rp_endpoint *peer)
+{
+	const struct tcp_conn *c = tcp_conn_of(conn);
+
+	*local = rp_ip_to_endpoint(
+		rp_net_local(tcp_stack_of(c)->net, c->key.local), c->key.local_port);
+	*peer = rp_ip_to_endpoint(&c->key.remote, c->key.remote_port);
+}
+
 static void api_consume(struct rp_conn *conn, uint32_t bytes, uint64_t now_ns)
 {
 	struct tcp_conn *c = tcp_conn_of(conn);
@@ -220,6 +230,7 @@ static const struct rp_transport_ops api_ops = {
 	.send = api_send,
 	.send_space = api_send_space,
 	.piece = api_piece,
+	.ends = api_ends,
 	.consume = api_consume,
 	.close = api_close,
 	.abort = api_abort,

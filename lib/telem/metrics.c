@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <ktcp/ktcp.h>
 #include <telem/metrics.h>
 
 void rp_metrics_init(struct rp_metrics *m)
@@ -144,7 +145,7 @@ static void add_links(struct rp_metrics *m, unsigned shard, const struct rp_engi
 	char labels[160];
 
 	snprintf(labels, sizeof(labels), "shard=\"%u\"", shard);
-#define X(field) rp_metrics_add(m, "link", #field, "see docs/protocol.md", labels, l->field, false);
+#define X(field, text) rp_metrics_add(m, "link", #field, text, labels, l->field, false);
 	RP_LINK_COUNTERS(X)
 #undef X
 	rp_metrics_add(m, "link", "bundles_up", "peers with a link", labels, s->links_up, true);
@@ -159,7 +160,19 @@ static void add_links(struct rp_metrics *m, unsigned shard, const struct rp_engi
 			rp_link_refusal_text(i), shard);
 		rp_metrics_add(m, "link", "handshakes_refused", "inbound handshakes refused",
 			labels, l->refused[i], false);
+		rp_metrics_add(m, "link", "dials_refused", "handshakes of our dials that failed",
+			labels, l->refused_out[i], false);
 	}
+}
+
+static void add_ktcp(struct rp_metrics *m, const char *labels, const struct rp_engine_snapshot *s)
+{
+	struct rp_ktcp_counters k;
+
+	memcpy(&k, s->ktcp, sizeof(k));
+#define X(field, text) rp_metrics_add(m, "ktcp", #field, text, labels, k.field, false);
+	RP_KTCP_COUNTERS(X)
+#undef X
 }
 
 static void add_tcp(struct rp_metrics *m, const char *labels, const struct rp_engine_snapshot *s)
@@ -188,6 +201,8 @@ void rp_metrics_shard(struct rp_metrics *m, unsigned shard, const struct rp_engi
 	add_deliver(m, shard, s);
 	if (s->has_links)
 		add_links(m, shard, s);
+	if (s->has_ktcp)
+		add_ktcp(m, labels, s);
 	if (s->has_tcp)
 		add_tcp(m, labels, s);
 }

@@ -46,6 +46,7 @@ struct rte_mbuf;
 	                        queue, revision = ns a consumer may take to return, token = ns    \
 	                        until an idle queue ends, node = ns of spinning, flags: 1 unary    \
 	                        fallback, 2 the node is drained */                                 \
+	X(SET_SECRETS, N)    /* m = struct rp_xmsg_secrets: what links prove from now on */         \
 	X(TAP, R)            /* pointer = struct rp_tap_config (what it points at is borrowed until  \
 	                        it is off), NULL = off; token. SNAPSHOT_DONE */                    \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
@@ -137,6 +138,14 @@ struct rp_xmsg_peer {
 	uint16_t table_size;
 	uint32_t owners; /**< a bit of each shard that owns links */
 	uint8_t rss_key[40];
+};
+
+#define RP_XMSG_SECRET_BYTES_MAX 256
+
+/** Payload of SET_SECRETS; length 0 = none. Who takes it wipes it. */
+struct rp_xmsg_secrets {
+	uint16_t length, previous_length;
+	uint8_t secret[RP_XMSG_SECRET_BYTES_MAX], previous[RP_XMSG_SECRET_BYTES_MAX];
 };
 
 const char *rp_xmsg_type_name(enum rp_xmsg_type type);

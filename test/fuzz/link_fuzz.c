@@ -91,6 +91,11 @@ static void wire_consume(struct rp_conn *c, uint32_t bytes, uint64_t now)
 	wire_of(c)->unconsumed -= bytes;
 }
 
+static void wire_ends(const struct rp_conn *c, struct rp_endpoint *local, struct rp_endpoint *peer)
+{
+	*local = *peer = (struct rp_endpoint){0};
+}
+
 static void wire_close(struct rp_conn *c, uint64_t now)
 {
 	RP_ASSERT(wire_of(c)->alive);
@@ -109,6 +114,7 @@ static const struct rp_transport_ops wire_ops = {
 	.send = wire_send,
 	.send_space = wire_space,
 	.piece = wire_piece,
+	.ends = wire_ends,
 	.consume = wire_consume,
 	.close = wire_close,
 	.abort = wire_abort,

@@ -65,6 +65,41 @@ class SecureCluster(Cluster):
         return super().__enter__()
 
 
+def each_link(c, k, secure):
+    """Each link of the bundle, as both nodes show it."""
+    sides = [links_of(n)[0] for n in c.nodes]
+    for mine, yours in (sides, sides[::-1]):
+        assert [x["link"] for x in mine["bundle_links"]] == list(range(k)), mine
+        for a, b in zip(mine["bundle_links"], yours["bundle_links"]):
+            assert a["state"] == "up" and a["shard"] == mine["shards"][a["link"]], a
+            # One connection, seen from either end.
+            assert a["local"] == b["peer"] and a["peer"] == b["local"] and a["dialed"] != b["dialed"], (a, b)
+            assert a["transport"] == ("tcp" if c.port else "ktcp") and a["port"] == 0, a
+            assert a["placement"] == mine["placement"], a
+            if a["placement"] in ("rss", "hand-over"):
+                assert a["in_range"] == (a["shard"] * k // SHARDS == a["link"]) is True, a
+                assert a["aimed"] == a["dialed"], a
+            assert a["bytes_sent"] > 0 and a["bytes_received"] > 0, a
+        dialed = [x for x in mine["bundle_links"] if x["dialed"]]
+        assert len({x["local"] for x in dialed}) == len(dialed) in (0, k), mine
+    if not secure:
+        text = c.nodes[0].ctl("links")
+        assert len(text.splitlines()) == 4 + k and "PLACEMENT" in text, text
+        print("  " + text.replace("\n", "\n  "))
+
+
+def streams_by_link(c, k):
+    """Streams and frames of all queues are spread over the links by their hash, and nothing else."""
+    for n in c.nodes:
+        (row,) = links_of(n)
+        lines = row["bundle_links"]
+        assert sum(x["streams_out"] for x in lines) == row["streams_out"] > 0, row
+        assert sum(x["streams_in"] for x in lines) == row["streams_in"], row
+        for x in lines:
+            assert (x["streams_out"] + x["streams_in"] > 0) <= (x["frames_sent"] + x["frames_received"] > 0), x
+        assert k == 1 or sum(x["frames_sent"] > 0 for x in lines) > 1, lines
+
+
 def bundle(binaries, port, k, kind=Cluster):
     print(f"k = {k} over {port}" + (", TLS" if kind is SecureCluster else ""))
     with kind(binaries, port=None if port == "none" else port, config=config(k)) as c:
@@ -78,6 +113,7 @@ def bundle(binaries, port, k, kind=Cluster):
                 assert [s * k // SHARDS for s in link["shards"]] == list(range(k)), link
             else:
                 assert len(set(link["shards"])) == 1, link
+        each_link(c, k, kind is SecureCluster)
         done = [n.stats("ringpost_link_handshakes_done")["link_handshakes_done"] for n in c.nodes]
         assert done == [k, k], done
         before = [n.stats() for n in c.nodes]
@@ -88,6 +124,7 @@ def bundle(binaries, port, k, kind=Cluster):
         unary = sum(y["deliver_forwards_unary"] - x["deliver_forwards_unary"]
                     for x, y in zip(before, after))
         assert streamed == QUEUES * MESSAGES and unary == 0, (streamed, unary)
+        streams_by_link(c, k)
         print(f"  {streamed} messages of {QUEUES} queues by streams, in order; links on shards",
               [link["shards"] for n in c.nodes for link in links_of(n)], links_of(a)[0]["placement"])
 
@@ -106,6 +143,10 @@ def another_k(binaries, port):
                        for n in c.nodes for link in links_of(n))
         wait_until("the dialer knows why", 30, refused)
         assert all(link["state"] != "up" for n in c.nodes for link in links_of(n))
+        for n, text in zip(c.nodes, ("links.per_peer: 2 here, 4 there", "links.per_peer: 4 here, 2 there")):
+            wait_until("both say why", 10, lambda n=n, text=text: links_of(n)[0]["obstacle"] == text)
+            said = f"no link to node {links_of(n)[0]['node']}: {text}"
+            wait_until("so does the log", 5, lambda n=n, said=said: said in n.log_text())
         # The unary path carries what there is meanwhile.
         w = c.nodes[1].watch(f"/q/k/consumer/{uuid.uuid4()}")
         wait_until("the dispatcher is known", 20, lambda: c.nodes[0].etcdctl(
@@ -113,6 +154,25 @@ def another_k(binaries, port):
         c.nodes[0].etcdctl("put", "/q/k/producer/one", "one")
         w.wait("one", 20)
         print("  refused:", [link["last_refusal"] for n in c.nodes for link in links_of(n)])
+
+
+def other_rings(binaries):
+    print("the rings of a memif port follow k: with another number at the other end it stays down, and both say so")
+    with Cluster(binaries, port="memif", config=config(2)) as c:
+        c.nodes[1].extra["links"] = {"per_peer": 4}
+        c.nodes[1].stop()
+        c.nodes[1].start()
+        for n in c.nodes:
+            wait_until("it answers", 60, n.ready)
+        rings = [n.stats("ringpost_port_queues")["port_queues"] for n in c.nodes]
+        assert rings[0] != rings[1], rings
+        for n, (here, there) in zip(c.nodes, (rings, rings[::-1])):
+            text = f"ports[0]: memif wants as many rings at both ends: {here} here, {there} there"
+            wait_until("both say why", 20, lambda n=n, text=text: links_of(n)[0]["obstacle"] == text)
+            wait_until("so does the log", 5, lambda n=n, text=text: text in n.log_text())
+            assert n.log_text().count(text) == 1 and text[:40] in n.ctl("links"), n.log_text()
+            assert n.stats("ringpost_port_link_up")["port_link_up"] == 0
+        print("  rings:", rings)
 
 
 def another_authority(binaries, port):
@@ -154,7 +214,7 @@ def main():
     for k in (1, 2, 4):
         bundle(binaries, port, k)
     if port == "memif":
-        print("another k: skipped, the rings of the port follow k, and a memif port wants the same at both ends")
+        other_rings(binaries)
     else:
         another_k(binaries, port)
     stranger(binaries, port)

@@ -21,6 +21,7 @@ static void a_record_comes_back_as_it_was(void **state)
 				      .rss_key = {1, 0xab, [39] = 0xff},
 				      .rss_table_size = 128,
 				      .rss_shards = 0xe,
+				      .rings = 3,
 				      .draining = true,
 				      .name = "a;b",
 				      .client_url = "http://10.0.0.1:2379"},
@@ -35,6 +36,7 @@ static void a_record_comes_back_as_it_was(void **state)
 	assert_memory_equal(back.rss_key, r.rss_key, sizeof(r.rss_key));
 	assert_int_equal(back.rss_table_size, 128);
 	assert_int_equal(back.rss_shards, 0xe);
+	assert_int_equal(back.rings, 3);
 	assert_true(back.draining);
 	assert_memory_equal(&back.tcp, &r.tcp, sizeof(r.tcp));
 	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));

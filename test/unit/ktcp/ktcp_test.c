@@ -221,6 +221,28 @@ static void bytes_both_ways(void **state)
 	assert_int_equal(c_side.bad + s_side.bad, 0);
 	assert_true(rp_ktcp_counters(client)->sends_refused > 0 && c_side.writable);
 	assert_true(rp_ktcp_counters(client)->bytes_out == total);
+	assert_true(rp_ktcp_counters(server)->bytes_in == total);
+	assert_int_equal(rp_ktcp_counters(client)->dials, 1);
+	assert_int_equal(rp_ktcp_counters(server)->accepts, 1);
+	/* A call moves many bytes, and not all that there are. */
+	assert_in_range(rp_ktcp_counters(client)->writes, 2, total / 1000);
+	assert_in_range(rp_ktcp_counters(server)->reads, 2, total / 1000);
+	finish();
+}
+
+static void both_see_the_same_ends(void **state)
+{
+	struct rp_endpoint local[2], peer[2];
+
+	start();
+	dial();
+	c_side.conn->transport->ops->ends(c_side.conn, &local[0], &peer[0]);
+	s_side.conn->transport->ops->ends(s_side.conn, &local[1], &peer[1]);
+	assert_int_equal(peer[0].port, rp_ktcp_port(server, 0));
+	assert_int_equal(local[0].family, 4);
+	assert_true(local[0].port != 0 && local[0].port != peer[0].port);
+	assert_memory_equal(&local[0], &peer[1], sizeof(local[0]));
+	assert_memory_equal(&local[1], &peer[0], sizeof(local[1]));
 	finish();
 }
 
@@ -274,6 +296,8 @@ static void close_sends_the_rest(void **state)
 	assert_int_equal(c_side.why, RP_CLOSE_FIN);
 	assert_int_equal(s_side.why, RP_CLOSE_FIN);
 	assert_int_equal(rp_ktcp_connections(client) + rp_ktcp_connections(server), 0);
+	assert_int_equal(rp_ktcp_counters(client)->closes, 1);
+	assert_int_equal(rp_ktcp_counters(server)->closes, 1);
 	finish();
 }
 
@@ -334,6 +358,7 @@ static void refusals(void **state)
 		rp_ktcp_transport(client), &to, &options, &events, &c_side, clock_ns());
 	RUN_UNTIL(c_side.closed);
 	assert_int_equal(c_side.why, RP_CLOSE_RESET);
+	assert_int_equal(rp_ktcp_counters(server)->accepts_refused, 1);
 	/* More than connections_max. */
 	for (i = 0; i < 100; i++) {
 		static struct side many[100];
@@ -437,9 +462,9 @@ static const struct rp_links_ops node_ops = {
 	.on_room = node_room,
 };
 
-static void node_start(struct node *n, struct rp_ktcp *k, uint64_t id)
+static struct rp_links_config node_config(uint64_t id)
 {
-	const struct rp_links_config c = {
+	return (struct rp_links_config){
 		.node = id,
 		.boot = id,
 		.per_peer = 1,
@@ -453,9 +478,12 @@ static void node_start(struct node *n, struct rp_ktcp *k, uint64_t id)
 		.handshakes_max = 8,
 		.pool = pool,
 	};
+}
 
-	*n = (struct node){.rand = {id}};
-	n->links = rp_links_create(&c, &node_ops, n);
+static void node_start(struct node *n, struct rp_ktcp *k, const struct rp_links_config *c)
+{
+	*n = (struct node){.rand = {c->node}};
+	n->links = rp_links_create(c, &node_ops, n);
 	assert_non_null(n->links);
 	assert_int_equal(rp_links_listen(n->links, rp_ktcp_transport(k), 0), 0);
 }
@@ -486,9 +514,64 @@ static void send_frames(struct node *n, uint64_t peer, uint32_t *sent, uint32_t 
 	}
 }
 
-static void links_over_sockets(void **state)
+static void nodes_start(struct node *a, struct node *b, struct rp_links_config a_config,
+	struct rp_links_config b_config)
 {
 	const struct rp_ktcp_config c = config();
+	struct rp_endpoint to;
+
+	client = rp_ktcp_create(&c);
+	server = rp_ktcp_create(&c);
+	assert_true(client && server);
+	node_start(a, client, &a_config);
+	node_start(b, server, &b_config);
+	to = server_endpoint();
+	assert_int_equal(
+		rp_links_add_peer(a->links, 2, rp_ktcp_transport(client), &to, clock_ns()), 0);
+	assert_int_equal(
+		rp_links_add_peer(b->links, 1, rp_ktcp_transport(server), NULL, clock_ns()), 0);
+}
+
+/* The reason is there before the socket closes; who has not proved the secret gets none. */
+static void refusals_over_sockets(void **state)
+{
+	static const enum rp_link_refusal cases[] = {RP_LINK_REFUSAL_K, RP_LINK_REFUSAL_CLUSTER,
+		RP_LINK_REFUSAL_MAC, RP_LINK_REFUSAL_GONE};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(cases); i++) {
+		struct rp_links_config c = node_config(1);
+		const struct rp_link_counters *dialer, *acceptor;
+		struct node a, b;
+		uint64_t end = clock_ns() + 20 * RP_NS_PER_S;
+
+		if (cases[i] == RP_LINK_REFUSAL_K)
+			c.per_peer = 2;
+		if (cases[i] == RP_LINK_REFUSAL_CLUSTER)
+			c.cluster_uuid[0] = 1;
+		if (cases[i] == RP_LINK_REFUSAL_MAC)
+			c.secret = "fedcba9876543210fedcba9876543210";
+		/* It trusts whoever answers, and is not trusted. */
+		if (cases[i] == RP_LINK_REFUSAL_GONE)
+			c.secret = NULL;
+		nodes_start(&a, &b, c, node_config(2));
+		dialer = rp_links_counters(a.links);
+		acceptor = rp_links_counters(b.links);
+		while (dialer->refused_out[cases[i]] == 0 && clock_ns() < end)
+			nodes_turn(&a, &b);
+		assert_true(dialer->refused_out[cases[i]] > 0);
+		if (cases[i] == RP_LINK_REFUSAL_GONE)
+			assert_true(acceptor->refused[RP_LINK_REFUSAL_MAC] > 0);
+		else if (cases[i] != RP_LINK_REFUSAL_MAC)
+			assert_true(acceptor->refused[cases[i]] > 0);
+		assert_false(a.bundle || b.bundle);
+		rp_links_destroy(a.links);
+		rp_links_destroy(b.links);
+		finish();
+	}
+}
+
+static void links_over_sockets(void **state)
+{
 	struct node a, b;
 	struct rp_endpoint to;
 	uint32_t a_sent = 0, b_sent = 0;
@@ -497,15 +580,8 @@ static void links_over_sockets(void **state)
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	client = rp_ktcp_create(&c);
-	server = rp_ktcp_create(&c);
-	node_start(&a, client, 1);
-	node_start(&b, server, 2);
+	nodes_start(&a, &b, node_config(1), node_config(2));
 	to = server_endpoint();
-	assert_int_equal(
-		rp_links_add_peer(a.links, 2, rp_ktcp_transport(client), &to, clock_ns()), 0);
-	assert_int_equal(
-		rp_links_add_peer(b.links, 1, rp_ktcp_transport(server), NULL, clock_ns()), 0);
 	while ((!a.bundle || !b.bundle) && clock_ns() < end)
 		nodes_turn(&a, &b);
 	assert_true(a.bundle && b.bundle);
@@ -543,6 +619,7 @@ int main(void)
 		"--no-shconf", "-l", "0", "--log-level", "error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_both_ways),
+		cmocka_unit_test(both_see_the_same_ends),
 		cmocka_unit_test(an_unread_side_stops_the_other),
 		cmocka_unit_test(close_sends_the_rest),
 		cmocka_unit_test(abort_resets),
@@ -550,6 +627,7 @@ int main(void)
 		cmocka_unit_test(an_empty_pool_is_waited_out),
 		cmocka_unit_test(the_descriptor_wakes),
 		cmocka_unit_test(links_over_sockets),
+		cmocka_unit_test(refusals_over_sockets),
 	};
 
 	if (rte_eal_init((int)RP_ARRAY_SIZE(args), args) < 0)

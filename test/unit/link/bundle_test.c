@@ -458,6 +458,9 @@ static void incomplete_bundle_ends_with_the_grace(void **state)
 	assert_int_equal(SUM(0, ups) + SUM(1, ups), 0);
 	many_run(RP_NS_PER_S, 1);
 	assert_true(all_up());
+	/* Each end gave up one, which nobody had been told was up. */
+	assert_in_range(SUM(0, incomplete) + SUM(1, incomplete), 1, 2);
+	assert_int_equal(SUM(0, downs[RP_LINK_DOWN_INCOMPLETE]), 0);
 	assert_int_equal(net.alive, 8);
 	many_end();
 }

@@ -102,6 +102,12 @@ static inline uint32_t fake_piece(const struct rp_conn *c)
 	return 0;
 }
 
+static inline void fake_ends(
+	const struct rp_conn *c, struct rp_endpoint *local, struct rp_endpoint *peer)
+{
+	*local = *peer = (struct rp_endpoint){.family = 4, .port = 7400};
+}
+
 static inline int fake_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_ns)
 {
 	struct fake_conn *c = (struct fake_conn *)conn;
@@ -152,6 +158,7 @@ static const struct rp_transport_ops fake_ops = {
 	.send = fake_send,
 	.send_space = fake_space,
 	.piece = fake_piece,
+	.ends = fake_ends,
 	.consume = fake_consume,
 	.close = fake_close,
 	.abort = fake_abort,

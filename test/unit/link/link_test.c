@@ -106,6 +106,205 @@ static void secrets(void **state)
 	world_end();
 }
 
+static void set_secrets(int i, const uint8_t *secret, size_t length, const uint8_t *previous,
+	size_t previous_length)
+{
+	rp_links_set_secrets(nodes[i].links, secret, length, previous, previous_length);
+}
+
+/* Every bundle ends and begins anew. */
+static void shake_again(void)
+{
+	rp_links_violation(nodes[0].links, NODE_B, now);
+	run_for(RP_NS_PER_S);
+}
+
+static void secrets_change_in_place(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	const size_t one = sizeof(secret_1), two = sizeof(secret_2);
+
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	/* The new one is accepted first, then sent, then alone; at one node after the other. */
+	for (int step = 0; step < 3; step++) {
+		for (int i = 1; i >= 0; i--) {
+			if (step == 0)
+				set_secrets(i, secret_1, one, secret_2, two);
+			else if (step == 1)
+				set_secrets(i, secret_2, two, secret_1, one);
+			else
+				set_secrets(i, secret_2, two, NULL, 0);
+			run_for(RP_NS_PER_S);
+			/* What stands stays, and what comes anew is let in at every moment. */
+			assert_int_equal(nodes[0].downs, step * 2 + 1 - i);
+			shake_again();
+			assert_true(nodes[0].bundle && nodes[1].bundle);
+		}
+	}
+	assert_int_equal(nodes[0].ups, 7);
+	assert_int_equal(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_MAC], 0);
+	assert_int_equal(COUNTERS(1)->refused[RP_LINK_REFUSAL_MAC], 0);
+	assert_int_equal(COUNTERS(0)->secret_previous + COUNTERS(1)->secret_previous, 2);
+	/* One that has missed the steps is out. */
+	set_secrets(0, secret_1, one, NULL, 0);
+	shake_again();
+	assert_false(nodes[0].bundle || nodes[1].bundle);
+	assert_true(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_MAC] > 0);
+	/* And to none at all, on both. */
+	set_secrets(0, NULL, 0, NULL, 0);
+	run_for(RP_NS_PER_S);
+	assert_false(nodes[0].bundle || nodes[1].bundle);
+	set_secrets(1, NULL, 0, NULL, 0);
+	run_for(3 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	world_end();
+}
+
+static void counters_tell_what_went_by(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	world_start(&a, &b);
+	net.side[1].accept = NULL;
+	run_for(RP_NS_PER_S);
+	assert_int_equal(COUNTERS(0)->dials_failed, COUNTERS(0)->dials);
+	assert_true(COUNTERS(0)->dials_failed > 1);
+	net.side[1].accept = rp_links_accept;
+	run_for(3 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	assert_in_range(COUNTERS(0)->time_to_up_ns, RP_NS_PER_S, 4 * RP_NS_PER_S);
+	assert_int_equal(COUNTERS(1)->time_to_up_ns, 0);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, frame_make(i)),
+			0);
+	run_for(2 * RP_NS_PER_S);
+	assert_int_equal(COUNTERS(0)->frames_sent, 10);
+	assert_int_equal(COUNTERS(1)->frames_received, 10);
+	assert_int_equal(COUNTERS(1)->frames_sent, 0);
+	assert_true(COUNTERS(0)->pings_sent >= 4);
+	assert_int_equal(COUNTERS(1)->pings_received, COUNTERS(0)->pings_sent);
+	assert_int_equal(COUNTERS(0)->pongs_received, COUNTERS(0)->pings_sent);
+	/* Of a handshake the link sends bytes, too, which are no frames. */
+	assert_true(COUNTERS(0)->bytes_sent > 10 * RP_FRAME_HEADER_BYTES);
+	assert_int_equal(COUNTERS(1)->bytes_received, COUNTERS(0)->bytes_sent +
+							      LINK_PREAMBLE_BYTES +
+							      LINK_HELLO_BYTES + LINK_FINISH_BYTES);
+	/* What waits when the bundle ends is freed, and counted. */
+	net.space_max = 1;
+	for (uint32_t i = 0; i < 5; i++)
+		assert_int_equal(
+			rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, frame_make(i)),
+			0);
+	rp_links_violation(nodes[0].links, NODE_B, now);
+	assert_int_equal(COUNTERS(0)->frames_dropped, 5);
+	world_end();
+}
+
+/* The connection ends as the transport says. */
+static void reasons_of_the_transport(void **state)
+{
+	static const struct {
+		enum rp_close_reason close;
+		enum rp_link_down why;
+	} cases[] = {
+		{RP_CLOSE_FIN, RP_LINK_DOWN_CLOSED},
+		{RP_CLOSE_RESET, RP_LINK_DOWN_RESET},
+		{RP_CLOSE_TIMEOUT, RP_LINK_DOWN_TIMEOUT},
+		{RP_CLOSE_NOMEM, RP_LINK_DOWN_NOMEM},
+		{RP_CLOSE_REFUSED, RP_LINK_DOWN_NETWORK},
+		{RP_CLOSE_UNREACHABLE, RP_LINK_DOWN_NETWORK},
+		{RP_CLOSE_ABORTED, RP_LINK_DOWN_NETWORK},
+	};
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(cases); i++) {
+		world_start(&a, &b);
+		run_for(RP_NS_PER_S);
+		assert_true(nodes[0].bundle && nodes[1].bundle);
+		fake_end(rp_list_entry(net.conns.next, struct fake_conn, entry), cases[i].close,
+			now);
+		assert_int_equal(nodes[0].bundle, 0);
+		assert_int_equal(nodes[0].why, cases[i].why);
+		assert_int_equal(COUNTERS(0)->downs[cases[i].why], 1);
+		world_end();
+	}
+}
+
+/* Without buffers a PING waits, a frame that came waits, and all goes on when there are some. */
+static void no_buffers_is_counted_and_passes(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	struct rte_mbuf *taken[8192];
+	unsigned n = 0;
+
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	while (n < RP_ARRAY_SIZE(taken) && (taken[n] = rte_pktmbuf_alloc(pool)))
+		n++;
+	run_for(RP_NS_PER_S);
+	assert_true(COUNTERS(0)->no_buffers > 0);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	while (n > 0)
+		rte_pktmbuf_free(taken[--n]);
+	run_for(5 * RP_NS_PER_S);
+	assert_int_equal(nodes[0].downs + nodes[1].downs, 0);
+	assert_true(COUNTERS(0)->pongs_received > 8);
+	world_end();
+}
+
+static struct rp_link_line_info seen;
+
+static void see_line(void *ctx, const struct rp_link_line_info *info)
+{
+	(*(unsigned *)ctx)++;
+	seen = *info;
+}
+
+static void a_link_is_shown_in_each_stage(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+	bool stages[RP_LINK_STAGE_COUNT] = {0};
+	unsigned n;
+
+	world_start(&a, &b);
+	net.piece = 16;
+	for (int i = 0; i < 100; i++) {
+		n = 0;
+		rp_links_poll(nodes[0].links, now);
+		rp_links_lines(nodes[0].links, NODE_B, see_line, &n);
+		if (n > 0)
+			stages[seen.stage] = true;
+		assert_true(n == 0 || (seen.dialed && seen.link == 0 && seen.at_home));
+		turn();
+		now += RP_NS_PER_MS;
+	}
+	assert_true(stages[RP_LINK_STAGE_DIALING] && stages[RP_LINK_STAGE_HANDSHAKE]);
+	assert_true(stages[RP_LINK_STAGE_UP]);
+	for (uint32_t i = 0; i < 3; i++)
+		rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, frame_make(i));
+	n = 0;
+	rp_links_lines(nodes[0].links, NODE_B, see_line, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(seen.queued_frames, 3);
+	net.piece = FAKE_WINDOW;
+	run_for(RP_NS_PER_S);
+	n = 0;
+	rp_links_lines(nodes[1].links, NODE_A, see_line, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(seen.stage, RP_LINK_STAGE_UP);
+	assert_false(seen.dialed);
+	assert_int_equal(seen.frames_received, 3);
+	assert_true(seen.bytes_received > 3 * RP_FRAME_HEADER_BYTES && seen.bytes_sent > 0);
+	assert_string_equal(rp_link_stage_text(seen.stage), "up");
+	assert_ptr_equal(seen.transport, &net.side[1].transport);
+	n = 0;
+	rp_links_lines(nodes[1].links, 999, see_line, &n);
+	assert_int_equal(n, 0);
+	world_end();
+}
+
 static void wrong_cluster_is_told(void **state)
 {
 	struct rp_links_config a = node_config(0), b = node_config(1);
@@ -358,6 +557,11 @@ int main(void)
 		cmocka_unit_test(both_up_and_frames_cross),
 		cmocka_unit_test(one_turn_is_one_send),
 		cmocka_unit_test(secrets),
+		cmocka_unit_test(secrets_change_in_place),
+		cmocka_unit_test(counters_tell_what_went_by),
+		cmocka_unit_test(reasons_of_the_transport),
+		cmocka_unit_test(no_buffers_is_counted_and_passes),
+		cmocka_unit_test(a_link_is_shown_in_each_stage),
 		cmocka_unit_test(wrong_cluster_is_told),
 		cmocka_unit_test(dead_peer_is_known_in_time),
 		cmocka_unit_test(ecn_is_doubted_after_a_while),
