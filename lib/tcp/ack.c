@@ -75,24 +75,18 @@ static void ack_progress(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t 
 		tcp_sendq_flag(c, TSEG_FIN);
 }
 
-bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
+void tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
 {
 	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
 	struct tcp_ack_result r = {.has_ts = in->opt.has_ts, .ts_echo = in->opt.ts_echo};
 	uint32_t window = c->snd_wnd;
 
-	/* RFC 5961 5.2. */
-	if (rp_seq_gt(in->ack, c->snd_nxt) || rp_seq_lt(in->ack, c->snd_una - c->snd_wnd_max)) {
-		n->drop_ack++;
-		tcp_challenge_ack(c, now_ns);
-		return false;
-	}
 	if (rp_seq_lt(in->ack, c->snd_una)) {
 		/* An old one that was overtaken; what it says of later data may still be news. */
 		tcp_sack_input(c, in, &r, now_ns);
 		if (r.delivered > 0 || r.dsack)
 			tcp_loss_on_ack(c, &r, now_ns);
-		return true;
+		return;
 	}
 	tcp_update_send_window(c, in);
 	/* RFC 5681 2: what a duplicate acknowledgement is. */
@@ -117,5 +111,4 @@ bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 		tcp_ecn_ack(c, in, &r);
 	if (r.acked > 0 || r.delivered > 0 || r.dupack || r.dsack)
 		tcp_loss_on_ack(c, &r, now_ns);
-	return true;
 }

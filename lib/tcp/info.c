@@ -72,6 +72,7 @@ void rp_tcp_conn_info(const struct rp_conn *conn, struct rp_tcp_info *info)
 		.reo_window_ns = tcp_reo_window_ns(c),
 		.backoff = c->backoff,
 		.recovery = c->ca_state != TCP_CA_OPEN,
+		.reduced = c->ecn & TCP_ECN_ON && rp_seq_lt(c->snd_una, c->ecn_recover),
 		.reordering = c->flags & TCPF_REORDERING,
 		.rtx_segments = c->stat_rtx,
 		.rtos = c->stat_rto,

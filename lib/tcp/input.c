@@ -88,8 +88,7 @@ static bool input_syn_sent(struct tcp_conn *c, struct tcp_segment_in *in, uint64
 	c->heard_ns = now_ns;
 	c->flags |= TCPF_ACK_NOW;
 	if (acceptable) {
-		if (!tcp_ack(c, in, now_ns))
-			return false;
+		tcp_ack(c, in, now_ns);
 		input_established(c, now_ns);
 	} else {
 		/* Simultaneous open: our SYN goes out again, with an ACK. */
@@ -115,12 +114,7 @@ static bool input_paws(struct tcp_conn *c, const struct tcp_segment_in *in, uint
 	if (!(c->flags & TCPF_TS) || !in->opt.has_ts || in->flags & TCP_RST ||
 		!rp_seq_lt(in->opt.ts_value + slack, c->ts_recent))
 		return false;
-	if (now_ns - c->ts_recent_ns > TCP_PAWS_IDLE_NS) {
-		c->ts_recent = in->opt.ts_value; /* what we know is too old to judge by */
-		c->ts_recent_ns = now_ns;
-		return false;
-	}
-	return true;
+	return now_ns - c->ts_recent_ns <= TCP_PAWS_IDLE_NS; /* else it is too old to judge by */
 }
 
 /* RFC 9293 3.10.7.4, first check. */
@@ -293,8 +287,10 @@ static bool input_rst_syn_ack(struct tcp_conn *c, struct tcp_segment_in *in, uin
 
 static void input_timestamp(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
 {
-	/* RFC 7323 4.3 (2). */
-	if (c->flags & TCPF_TS && in->opt.has_ts && rp_seq_geq(in->opt.ts_value, c->ts_recent) &&
+	/* RFC 7323 4.3 (2), and 5.5 where ours is too old. */
+	if (c->flags & TCPF_TS && in->opt.has_ts &&
+		(rp_seq_geq(in->opt.ts_value, c->ts_recent) ||
+			now_ns - c->ts_recent_ns > TCP_PAWS_IDLE_NS) &&
 		rp_seq_leq(in->seq, c->last_ack_sent)) {
 		c->ts_recent = in->opt.ts_value;
 		c->ts_recent_ns = now_ns;
@@ -343,10 +339,19 @@ static RP_APART void input_conn(struct tcp_conn *c, struct tcp_segment_in *in, u
 			tcp_reset_unknown(s, &c->key, in, now_ns);
 			return;
 		}
+		/*
+		 * RFC 5961 5.2. Whoever guesses a sequence number and not the acknowledgement
+		 * changes nothing: a timestamp of his would have the peer's own dropped as old.
+		 */
+		if (rp_seq_gt(in->ack, c->snd_nxt) ||
+			rp_seq_lt(in->ack, c->snd_una - c->snd_wnd_max)) {
+			s->counters->drop_ack++;
+			tcp_challenge_ack(c, now_ns);
+			return;
+		}
 		c->heard_ns = now_ns;
 		input_timestamp(c, in, now_ns);
-		if (!tcp_ack(c, in, now_ns))
-			return;
+		tcp_ack(c, in, now_ns);
 		if (c->state == TCPS_SYN_RCVD)
 			input_established(c, now_ns);
 	}
@@ -381,8 +386,8 @@ static inline bool input_fast(struct tcp_conn *c, struct tcp_segment_in *in, uin
 	tcp_stack_of(c)->counters->rx_fast++;
 	if (in->length > 0 && in->ack == c->snd_una && in->opt.sack_count == 0)
 		tcp_update_send_window(c, in);
-	else if (!tcp_ack(c, in, now_ns))
-		return true;
+	else
+		tcp_ack(c, in, now_ns);
 	if (in->length > 0) {
 		if (c->ecn)
 			tcp_ecn_data(c, in, now_ns);

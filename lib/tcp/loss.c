@@ -464,11 +464,14 @@ static uint32_t loss_counts(
 
 void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_ns)
 {
-	bool limited = c->flags & TCPF_CWND_LIMITED, recovered = false;
+	bool limited = c->flags & TCPF_CWND_LIMITED, recovered = false, after_timeout;
 
 	tlp_on_ack(c, r);
 	if (c->flags & TCPF_UNDO)
 		tcp_undo_on_ack(c, r, now_ns);
+	/* Each ACK of what a timeout sent again counts, that of the last one, too (RFC 5681 3.1).
+	 */
+	after_timeout = c->ca_state == TCP_CA_LOSS;
 	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover)) {
 		recovered = c->ca_state == TCP_CA_RECOVERY;
 		leave_recovery(c);
@@ -484,12 +487,11 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 		/* RFC 6582 3.2 step 5: the hole behind a partial acknowledgement goes at once. */
 		if (!(c->flags & TCPF_SACK) && r->acked > 0)
 			c->cwnd = RP_MAX(c->cwnd, tcp_flight(c) + c->mss);
-	} else if (loss_may_grow(c, r) && (limited || c->ca_state == TCP_CA_LOSS)) {
+	} else if (loss_may_grow(c, r) && (limited || after_timeout)) {
 		if (c->cwnd < c->ssthresh)
 			tcp_hystart_on_ack(c, r->rtt_ns);
 		/* Each ACK of that window counts, but no more than doubles what was in use. */
-		if (c->cwnd >= c->ssthresh || c->ca_state == TCP_CA_LOSS ||
-			c->cwnd < 2 * c->limited_flight)
+		if (c->cwnd >= c->ssthresh || after_timeout || c->cwnd < 2 * c->limited_flight)
 			c->cc->on_ack(c, loss_counts(c, r, recovered), now_ns);
 		if (rp_seq_geq(c->snd_una, c->limited_end))
 			c->flags &= ~TCPF_CWND_LIMITED;

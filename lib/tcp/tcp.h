@@ -262,6 +262,7 @@ struct rp_tcp_info {
 	uint64_t reo_window_ns;
 	uint32_t backoff;
 	bool recovery, reordering;
+	bool reduced; /**< marks reduced cwnd, and of that window not all is acknowledged */
 	uint64_t rtx_segments, rtos, tlps, undos;
 	uint64_t bytes_sent, bytes_received;
 	uint64_t opened_ns, deadline_ns; /**< deadline RP_NEVER: none */

@@ -556,8 +556,8 @@ void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t no
 
 /* ack.c */
 
-/** False: the segment is to be dropped (counted). */
-bool tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
+/** The ACK of a segment is acceptable (RFC 5961 5.2): up to snd_nxt, and not too old. */
+void tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns);
 void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
 
 /* loss.c */

@@ -61,6 +61,54 @@ static void wire_count(const uint8_t *ip, uint32_t length, bool out)
 	}
 }
 
+/* Whose packet it is: a connection's, or of a listener for one that is not accepted yet. */
+static const struct pd_sock *sender(uint16_t local, uint16_t remote)
+{
+	const struct pd_sock *listener = NULL;
+
+	for (unsigned i = 0; i < PD_SOCKS_MAX; i++) {
+		const struct pd_sock *s = &pd.socks[i];
+
+		if (s->conn && s->local.port == local && s->peer.port == remote)
+			return s;
+		if (s->state == PD_LISTEN && s->local.port == local)
+			listener = s;
+	}
+	return listener;
+}
+
+/* IP_TTL, IP_TOS and their like of IPv6: the stack has one of each for all. */
+static void mark(uint8_t *ip, uint32_t length)
+{
+	bool six = ip[0] >> 4 == 6;
+	const uint8_t *tcp = ip + (six ? 40 : (ip[0] & 15) * 4);
+	const struct pd_sock *s;
+	uint32_t sum = 0;
+
+	if ((six ? ip[6] : ip[9]) != 6 || tcp + 4 > ip + length)
+		return;
+	s = sender((uint16_t)(tcp[0] << 8 | tcp[1]), (uint16_t)(tcp[2] << 8 | tcp[3]));
+	if (!s)
+		return;
+	if (six) {
+		if (s->opt.hops > 0)
+			ip[7] = (uint8_t)s->opt.hops;
+		ip[0] = (uint8_t)(6 << 4 | s->opt.tos >> 4);
+		ip[1] = (uint8_t)((ip[1] & 0x3f) | (s->opt.tos & 0x0c) << 4);
+		return;
+	}
+	if (s->opt.ttl > 0)
+		ip[8] = (uint8_t)s->opt.ttl;
+	ip[1] = (uint8_t)((s->opt.tos & ~3) | (ip[1] & 3));
+	ip[10] = ip[11] = 0;
+	for (unsigned i = 0; i < (ip[0] & 15u) * 4; i += 2)
+		sum += (uint32_t)(ip[i] << 8 | ip[i + 1]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip[10] = (uint8_t)(~sum >> 8);
+	ip[11] = (uint8_t)~sum;
+}
+
 void pd_on_packet(void *ctx, const uint8_t *packet, uint32_t length)
 {
 	struct pd_packet *p = malloc(sizeof(*p) + length);
@@ -71,6 +119,7 @@ void pd_on_packet(void *ctx, const uint8_t *packet, uint32_t length)
 	p->at_ns = pd_now();
 	p->length = length;
 	memcpy(p->data, packet, length);
+	mark(p->data, length);
 	*pd.out_last = p;
 	pd.out_last = &p->next;
 	wire_count(packet, length, true);
@@ -83,17 +132,20 @@ static enum pd_spent chrono_now(const struct pd_sock *s)
 {
 	struct rp_tcp_info i;
 
+	if (s->state == PD_CONNECTING)
+		return PD_SPENT_IDLE; /* a SYN is no data */
 	rp_tcp_conn_info(s->conn, &i);
 	if (i.unacked + i.unsent + s->tx_length == 0)
 		return PD_SPENT_IDLE;
-	if (i.unsent > 0 && i.unacked + i.mss > i.send_window)
+	/* Where the peer's window is the limit, and cwnd is not. */
+	if (i.unsent > 0 && i.unacked + i.mss > i.send_window && i.pipe + i.mss <= i.cwnd)
 		return PD_SPENT_WINDOW;
 	if (i.unsent + s->tx_length == 0 && s->full)
 		return PD_SPENT_BUFFER;
 	return PD_SPENT_BUSY;
 }
 
-static void chrono(struct pd_sock *s)
+void pd_chrono(struct pd_sock *s)
 {
 	struct pd_wire *w = &s->wire;
 
@@ -114,7 +166,7 @@ static void push_all(void)
 			s->full = false;
 			pd_changed(s);
 		}
-		chrono(s);
+		pd_chrono(s);
 	}
 }
 

@@ -39,6 +39,8 @@ static void info_recovery(
 {
 	if (i->recovery)
 		o->tcpi_ca_state = g->after_timeout ? CA_LOSS : CA_RECOVERY;
+	else if (i->reduced)
+		o->tcpi_ca_state = CA_CWR;
 	else
 		o->tcpi_ca_state = g->sacked > 0 ? CA_DISORDER : CA_OPEN;
 	o->tcpi_unacked = g->unacked;
@@ -120,7 +122,7 @@ struct info_more {
 	uint32_t total_rto_time, later[16];
 };
 
-size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
+size_t pd_tcp_info(struct pd_sock *s, void *out, size_t room)
 {
 	struct info_more more = {.info.tcpi_state = STATE_CLOSE};
 	struct tcp_info o = more.info;
@@ -134,6 +136,7 @@ size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room)
 		o.tcpi_unacked = s->queued; /* Linux says the length of the queue in it */
 		o.tcpi_sacked = (uint32_t)s->backlog;
 	} else if (s->conn) {
+		pd_chrono(s);
 		rp_tcp_conn_info(s->conn, &i);
 		rp_tcp_conn_segments(s->conn, &segments);
 		o.tcpi_state = state_number(i.state);

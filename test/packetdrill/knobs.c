@@ -178,11 +178,14 @@ static char *value_end(char *value)
 	return p;
 }
 
-/* `-w net.ipv4.tcp_x=y`, several a line; y may be in quotes. */
+/* `-w net.ipv4.tcp_x=y`, or net/ipv4/tcp_x, several a line; y may be in quotes. */
 static void knobs_line(char *line)
 {
 	char *p = line;
 
+	for (char *c = line; *c; c++)
+		if (*c == '/')
+			*c = '.';
 	while ((p = strstr(p, "net."))) {
 		char *equals = strchr(p, '='), *name = p, *value, *end;
 
@@ -255,8 +258,10 @@ static void stack_interface(struct rp_net_interface *i, const struct rp_endpoint
 	i->gateway6.b[15] ^= 0x55;
 	i->mtu = pd.knobs.mtu;
 	/* IPv6 needs more than the least that IPv4 does. */
-	if (i->mtu < RP_NET_MTU6_MIN)
+	if (i->mtu < RP_NET_MTU6_MIN) {
 		i->addresses[1] = (struct rp_net_address){0};
+		i->gateway6 = (union rp_ip){0};
+	}
 }
 
 int pd_stack(const struct pd_sock *s, const struct rp_endpoint *local)

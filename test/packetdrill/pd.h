@@ -55,7 +55,8 @@ struct pd_options {
 	int rcvbuf, sndbuf; /* as set, 0: default; getsockopt() gives the double */
 	int reuse, keepalive, nodelay, cork, maxseg, user_timeout_ms, quickack;
 	int keep_idle, keep_interval, keep_count;
-	int linger_on, linger_s, rcvlowat, no_check, priority, tos, ttl, defer_accept, syn_count;
+	int linger_on, linger_s, rcvlowat, no_check, priority, tos, ttl, hops, defer_accept,
+		syn_count;
 	int linger2, window_clamp, v6only, mark, broadcast, timestamp, zerocopy, notsent_lowat, inq;
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	char congestion[16];
@@ -164,6 +165,8 @@ void pd_run(uint64_t until_ns);
 void pd_settle(void);
 /** Waits; false: the deadline passed. */
 bool pd_block(bool (*ready)(void *ctx), void *ctx, uint64_t deadline_ns);
+/** Counts the time until now as what it was spent with; the socket has a connection. */
+void pd_chrono(struct pd_sock *s);
 void pd_on_packet(void *ctx, const uint8_t *packet, uint32_t length);
 int pd_netdev_send(void *u, const void *buf, size_t count);
 int pd_netdev_receive(void *u, void *buf, size_t *count, long long *time_us);
@@ -236,7 +239,7 @@ int pd_ioctl(void *u, int fd, unsigned long request, ...);
 /* info.c */
 
 /** Fills up to `room` bytes; returns how many. */
-size_t pd_tcp_info(const struct pd_sock *s, void *out, size_t room);
+size_t pd_tcp_info(struct pd_sock *s, void *out, size_t room);
 
 /* poll.c */
 

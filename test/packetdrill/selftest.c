@@ -233,7 +233,7 @@ static int begin_knobs(void **state)
 	FILE *f = fopen("packetdrill_selftest.knobs", "w");
 
 	assert_non_null(f);
-	fputs("-w net.ipv4.tcp_timestamps=0 -w net.ipv4.tcp_fin_timeout=30\n", f);
+	fputs("-w /proc/sys/net/ipv4/tcp_timestamps=0 -w net.ipv4.tcp_fin_timeout=30\n", f);
 	/* As a shell leaves them, with quotes and without. */
 	fputs("-q net.ipv4.tcp_rmem=4096 131072 6291456 net.ipv4.tcp_ecn=0\n", f);
 	fputs("-w net.ipv4.tcp_wmem=\"4096 16384 4194304\" -q\n", f);
@@ -247,6 +247,20 @@ static int finish_knobs(void **state)
 	unsetenv("STACK_KNOBS");
 	remove("packetdrill_selftest.knobs");
 	return finish(state);
+}
+
+static int begin_small(void **state)
+{
+	return begin_with("profile=classic,local=192.168.7.9,mtu=640");
+}
+
+static void small_mtu(void **state)
+{
+	static const uint8_t mss[4] = {2, 4, 600 >> 8, 600 & 255};
+
+	listening();
+	in(.flags = SYN, .options = opt_mss, .options_length = 4);
+	out(.flags = SYN | ACK, .ack = 1, .options = mss, .options_length = 4);
 }
 
 static int begin6(void **state)
@@ -343,7 +357,7 @@ static void over_ipv6(void **state)
 	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(8080)};
 	static const uint8_t mss[4] = {2, 4, 5, 0xa0}; /* 1440 */
 	socklen_t length = sizeof(a);
-	int fd = t.socket(U, AF_INET6, SOCK_STREAM, IPPROTO_TCP), c;
+	int fd = t.socket(U, AF_INET6, SOCK_STREAM, IPPROTO_TCP), c, hops = 7, class = 0x28;
 	char buf[10];
 
 	v6 = true;
@@ -362,8 +376,11 @@ static void over_ipv6(void **state)
 	assert_int_equal(t.write(U, c, "abc", 3), 3);
 	out(.flags = PSH | ACK, .seq = 1, .ack = 4, .data = "abc", .length = 3);
 	assert_int_equal(info_of(c).tcpi_snd_mss, 1440);
+	assert_int_equal(
+		t.setsockopt(U, c, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &hops, sizeof(hops)), 0);
+	assert_int_equal(t.setsockopt(U, c, IPPROTO_IPV6, IPV6_TCLASS, &class, sizeof(class)), 0);
 	assert_int_equal(t.close(U, c), 0);
-	out(.flags = FIN | ACK, .seq = 4, .ack = 4);
+	out(.flags = FIN | ACK, .seq = 4, .ack = 4, .ttl = 7, .tos = 0x28);
 }
 
 static void connect_ipv6(void **state)
@@ -491,6 +508,10 @@ int main(int argc, char **argv)
 		TEST(left_in_queue),
 		TEST(bad_addresses),
 		TEST(times_of_sending),
+		TEST(windows_that_limit),
+		TEST(marks_that_reduce),
+		TEST(ttl_and_tos),
+		cmocka_unit_test_setup_teardown(small_mtu, begin_small, finish),
 		TEST(options),
 		TEST(pipes),
 		TEST(nobody_listens),

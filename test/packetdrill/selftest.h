@@ -30,6 +30,8 @@
 #define RST 0x04
 #define PSH 0x08
 #define ACK 0x10
+#define ECE 0x40
+#define CWR 0x80
 
 extern void (*interface_init)(const char *flags, struct packetdrill_interface *interface);
 extern int (*exported_getsockopt)(int fd, int level, int name, void *value, socklen_t *length);
@@ -51,6 +53,7 @@ struct segment {
 	size_t options_length;
 	const char *data;
 	size_t length;
+	uint8_t ttl, tos; /* ttl 0: 64 */
 };
 
 void in_segment(struct segment g);
@@ -86,5 +89,8 @@ void held_back(void **state);
 void left_in_queue(void **state);
 void bad_addresses(void **state);
 void times_of_sending(void **state);
+void windows_that_limit(void **state);
+void marks_that_reduce(void **state);
+void ttl_and_tos(void **state);
 void options(void **state);
 void pipes(void **state);

@@ -254,6 +254,73 @@ void times_of_sending(void **state)
 	assert_int_equal(i.tcpi_rwnd_limited, 0);
 }
 
+void windows_that_limit(void **state)
+{
+	static char data[3000];
+	int listener, fd = accepted(&listener), one = 1;
+	struct tcp_info i;
+
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	assert_int_equal(t.send(U, fd, data, 1000, 0), 1000);
+	out(.flags = PSH | ACK, .seq = 1, .ack = 1, .length = 1000);
+	t.usleep(U, 30000);
+	in_segment((struct segment){.flags = ACK, .seq = 1, .ack = 1001, .window = 100});
+	t.usleep(U, 10000);
+	i = info_of(fd);
+	assert_in_range(i.tcpi_busy_time, 29900, 30100);
+	assert_int_equal(t.send(U, fd, data, 1000, 0), 1000);
+	/* Time that is not over yet counts as well. */
+	t.usleep(U, 20000);
+	i = info_of(fd);
+	assert_in_range(i.tcpi_rwnd_limited, 19900, 20100);
+	t.usleep(U, 20000);
+	in_segment((struct segment){.flags = ACK, .seq = 1, .ack = 1001, .window = 5000});
+	i = info_of(fd);
+	assert_in_range(i.tcpi_rwnd_limited, 39900, 40100);
+	assert_in_range(i.tcpi_busy_time, 69800, 70200);
+	assert_int_equal(i.tcpi_sndbuf_limited, 0);
+}
+
+void marks_that_reduce(void **state)
+{
+	static char data[4 * 1460];
+	int listener = listening(), fd;
+
+	in(.flags = SYN | ECE | CWR, .options = opt_mss, .options_length = 4);
+	out(.flags = SYN | ACK | ECE, .ack = 1, .options = opt_mss, .options_length = 4);
+	in(.flags = ACK, .seq = 1, .ack = 1);
+	fd = t.accept(U, listener, NULL, NULL);
+	assert_int_equal(t.send(U, fd, data, sizeof(data), 0), sizeof(data));
+	for (uint32_t i = 0; i < 4; i++)
+		out(.flags = ACK | (i == 3 ? PSH : 0), .seq = 1 + 1460 * i, .ack = 1,
+			.length = 1460, .tos = 2);
+	assert_int_equal(info_of(fd).tcpi_ca_state, 0);
+	in(.flags = ACK | ECE, .seq = 1, .ack = 1461);
+	assert_int_equal(info_of(fd).tcpi_ca_state, 2); /* CWR */
+	assert_in_range(info_of(fd).tcpi_snd_cwnd, 1, 9);
+	in(.flags = ACK, .seq = 1, .ack = 1 + sizeof(data));
+	assert_int_equal(info_of(fd).tcpi_ca_state, 0);
+}
+
+void ttl_and_tos(void **state)
+{
+	int listener = listening(), ttl = 4, tos = 0x28, fd;
+
+	assert_int_equal(t.setsockopt(U, listener, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl)), 0);
+	in(.flags = SYN, .options = opt_mss, .options_length = 4);
+	out(.flags = SYN | ACK, .ack = 1, .options = opt_mss, .options_length = 4, .ttl = 4);
+	in(.flags = ACK, .seq = 1, .ack = 1);
+	fd = t.accept(U, listener, NULL, NULL);
+	assert_int_equal(t.write(U, fd, "a", 1), 1);
+	out(.flags = PSH | ACK, .seq = 1, .ack = 1, .data = "a", .length = 1, .ttl = 4);
+	ttl = 6;
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl)), 0);
+	assert_int_equal(t.setsockopt(U, fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)), 0);
+	in(.flags = ACK, .seq = 1, .ack = 2);
+	assert_int_equal(t.close(U, fd), 0);
+	out(.flags = FIN | ACK, .seq = 2, .ack = 1, .ttl = 6, .tos = 0x28);
+}
+
 void options(void **state)
 {
 	int listener, fd = accepted(&listener), v = 30000;

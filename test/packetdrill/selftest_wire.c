@@ -41,14 +41,17 @@ static uint32_t get32(const uint8_t *p)
 }
 
 /* The IP header; returns its length, and the sum of the pseudo header. */
-static size_t build_ip(uint8_t *p, size_t l4, bool out, uint32_t *sum)
+static size_t build_ip(uint8_t *p, size_t l4, bool out, const struct segment *g, uint32_t *sum)
 {
+	uint8_t ttl = g->ttl ? g->ttl : 64;
+
 	memset(p, 0, 40);
 	if (v6) {
-		p[0] = 0x60;
+		p[0] = (uint8_t)(0x60 | g->tos >> 4);
+		p[1] = (uint8_t)(g->tos << 4);
 		put16(p + 4, (uint32_t)l4);
 		p[6] = 6;
-		p[7] = 64;
+		p[7] = ttl;
 		memcpy(p + 8, out ? addr6_stack : addr6_peer, 16);
 		memcpy(p + 24, out ? addr6_peer : addr6_stack, 16);
 		*sum = sum16(p + 8, 32, (uint32_t)(6 + l4));
@@ -57,7 +60,8 @@ static size_t build_ip(uint8_t *p, size_t l4, bool out, uint32_t *sum)
 	p[0] = 0x45;
 	put16(p + 2, (uint32_t)(20 + l4));
 	p[6] = 0x40;
-	p[8] = 64;
+	p[1] = g->tos;
+	p[8] = ttl;
 	p[9] = 6;
 	memcpy(p + 12, out ? addr_stack : addr_peer, 4);
 	memcpy(p + 16, out ? addr_peer : addr_stack, 4);
@@ -72,7 +76,7 @@ static size_t build(uint8_t *p, const struct segment *g, bool out)
 	uint8_t *tcp;
 	uint32_t sum;
 
-	ip = build_ip(p, l4, out, &sum);
+	ip = build_ip(p, l4, out, g, &sum);
 	tcp = p + ip;
 	memset(tcp, 0, header);
 	put16(tcp, out ? port_stack : port_peer);
