@@ -188,8 +188,9 @@ static int capture_run(struct client *c, struct capture *x)
 	free(data);
 	while (rpc && !x->ended && rc >= 0)
 		rc = rp_loop_run_once(c->loop, RP_NEVER);
-	fprintf(stderr, "%" PRIu64 " packets captured, %" PRIu64 " found no room\n", x->packets,
-		x->dropped);
+	if (x->packets > 0 || !x->failed)
+		fprintf(stderr, "%" PRIu64 " packets captured, %" PRIu64 " found no room\n",
+			x->packets, x->dropped);
 	return !rpc || x->failed || rc < 0 ? 1 : 0;
 }
 

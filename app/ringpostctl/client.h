@@ -15,6 +15,7 @@
 struct client {
 	struct rp_loop *loop;
 	struct rp_grpc_channel *channel;
+	const char *endpoint;
 	bool ready, lost;
 	char reason[256];
 };
@@ -33,15 +34,21 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 
 /** Options and arguments that most commands have. */
 struct options {
-	bool json, details, exact, reset;
+	bool json, details, exact, reset, sum;
 	char *endpoint;
 	int argc; /**< what is left: arguments */
 	char **argv;
 };
 
-/** 0; or 2 where there is an option that is none of `known` ("jlx"), or more than `most` arguments.
+/**
+ * 0; or 2, having said why: an option that is none of `known` ("jlx", letters of options.c), fewer
+ * than `least` arguments or more than `most`.
  */
-int options_take(struct options *o, const char *known, int most, int argc, char **argv);
+int options_take(struct options *o, const char *known, int least, int most, int argc, char **argv);
+/** Says on standard error what is wrong with a call of this program; 2. */
+__attribute__((format(printf, 1, 2))) int bad_usage(const char *format, ...);
+/** Letters to be changed, added or left out. */
+unsigned text_distance(const char *a, const char *b);
 
 /**
  * One call whose answer is all there is. The message, which the caller frees with

@@ -83,13 +83,18 @@ static int drain_options_take(struct drain_options *o, int argc, char **argv)
 			value = argv[i] + 10;
 		else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
 			value = argv[++i];
+		else if (!strcmp(argv[i], "--seconds"))
+			return bad_usage("--seconds: a value is missing");
+		else if (argv[i][0] == '-')
+			return bad_usage("%s: no such option of this command", argv[i]);
 		else
-			return 2;
+			return bad_usage("unexpected argument \"%s\"", argv[i]);
 		if (value) {
 			double s = strtod(value, &end);
 
 			if (end == value || *end != '\0' || !(s >= 0 && s < 1e9))
-				return 2;
+				return bad_usage(
+					"--seconds: \"%s\" is no number of seconds", value);
 			o->wait_ns = (uint64_t)(s * 1e9);
 		}
 	}
@@ -134,8 +139,14 @@ int undrain(struct client *c, int argc, char **argv)
 	Ringpost__V1__DrainReply *r;
 	struct options o;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = drain_ask(c, "end", false);
-	return r ? drain_end(r, o.json, 0) : 1;
+	if (!r)
+		return 1;
+	if (o.json)
+		return drain_end(r, true, 0);
+	printf("%s: it takes queues and consumers again\n", r->state);
+	ringpost__v1__drain_reply__free_unpacked(r, NULL);
+	return 0;
 }

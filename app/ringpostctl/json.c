@@ -35,7 +35,7 @@ json_t *json_head(const char *kind, uint64_t node)
 }
 
 /* A name of a queue may be any bytes; what is no UTF-8 is shown as it can be. */
-static json_t *json_text(const char *text)
+json_t *json_text(const char *text)
 {
 	json_t *value = json_string(text);
 	char copy[512];

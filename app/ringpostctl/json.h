@@ -19,5 +19,7 @@ json_t *json_head(const char *kind, uint64_t node);
 json_t *json_message(const ProtobufCMessage *message);
 /** A head with the fields of the answer, whose first is fixed64 `node`; printed. 0 or 1. */
 int json_answer(const char *kind, const ProtobufCMessage *message);
+/** A text, with what is no UTF-8 shown as it can be. */
+json_t *json_text(const char *text);
 /** take: on standard output. 0 or 1. */
 int json_print(json_t *root);

@@ -106,7 +106,7 @@ int links(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc = 0;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Links", &q.base, &ringpost__v1__links_reply__descriptor);
 	if (!r)

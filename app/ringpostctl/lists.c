@@ -100,8 +100,10 @@ static int list_run(struct client *c, const struct list *l, int argc, char **arg
 	struct table t;
 	bool more;
 
-	if (options_take(&o, "jx", 1, argc, argv) != 0 || (o.exact && o.argc == 0))
+	if (options_take(&o, "jx", 0, 1, argc, argv) != 0)
 		return 2;
+	if (o.exact && o.argc == 0)
+		return bad_usage("--exact: of which queue?");
 	if (o.argc > 0)
 		q.queue = o.argv[0];
 	q.exact = o.exact;

@@ -2,6 +2,7 @@
 
 /* ringpostctl: asks a node's ringpost.v1.Admin and prints what it says. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,8 @@ int client_connect(struct client *c)
 		rc = rp_loop_run_once(c->loop, TIMEOUT_NS);
 	if (c->ready)
 		return 0;
-	fprintf(stderr, "ringpostctl: cannot reach the node: %s\n", c->reason);
+	fprintf(stderr, "ringpostctl: cannot reach the node at %s: %s; --endpoint names another\n",
+		c->endpoint, c->reason);
 	return 1;
 }
 
@@ -139,85 +141,6 @@ void *ask(struct client *c, const char *path, const ProtobufCMessage *request,
 	return message;
 }
 
-int options_take(struct options *o, const char *known, int most, int argc, char **argv)
-{
-	static const struct {
-		char letter;
-		const char *short_name, *long_name;
-	} names[] = {{'j', "-j", "--json"}, {'l', "-l", "--long"}, {'x', "-x", "--exact"},
-		{'r', "-r", "--reset"}, {'c', "", "--conn"}};
-
-	*o = (struct options){.argv = argv};
-	for (int i = 0; i < argc; i++) {
-		const char *a = argv[i], *equals = strchr(a, '=');
-		size_t length = equals ? (size_t)(equals - a) : strlen(a), n = 0;
-
-		if (a[0] != '-') {
-			argv[o->argc++] = argv[i];
-			continue;
-		}
-		while (n < RP_ARRAY_SIZE(names) && strcmp(a, names[n].short_name) != 0 &&
-			!(strlen(names[n].long_name) == length &&
-				memcmp(a, names[n].long_name, length) == 0))
-			n++;
-		if (n == RP_ARRAY_SIZE(names) || !strchr(known, names[n].letter) ||
-			(equals && names[n].letter != 'c'))
-			return 2;
-		o->json |= names[n].letter == 'j';
-		o->details |= names[n].letter == 'l';
-		o->exact |= names[n].letter == 'x';
-		o->reset |= names[n].letter == 'r';
-		if (names[n].letter != 'c')
-			continue;
-		o->endpoint = equals ? argv[i] + length + 1 : i + 1 < argc ? argv[++i] : NULL;
-		if (!o->endpoint)
-			return 2;
-	}
-	return o->argc <= most ? 0 : 2;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const Ringpost__V1__Metric *const *x = a, *const *y = b;
-	int c = strcmp((*x)->name, (*y)->name);
-
-	return c ? c : strcmp((*x)->labels, (*y)->labels);
-}
-
-static void print_stats(Ringpost__V1__StatsReply *r, bool sum)
-{
-	if (r->n_metrics > 0)
-		qsort(r->metrics, r->n_metrics, sizeof(*r->metrics), by_name);
-	for (size_t i = 0; i < r->n_metrics; i++) {
-		const Ringpost__V1__Metric *m = r->metrics[i];
-		uint64_t value = m->value;
-
-		while (sum && i + 1 < r->n_metrics && !strcmp(m->name, r->metrics[i + 1]->name))
-			value += r->metrics[++i]->value;
-		printf(sum || !m->labels[0] ? "%s%.0s %" PRIu64 "\n" : "%s{%s} %" PRIu64 "\n",
-			m->name, m->labels, value);
-	}
-}
-
-int stats(struct client *c, int argc, char **argv)
-{
-	Ringpost__V1__StatsRequest q = RINGPOST__V1__STATS_REQUEST__INIT;
-	bool sum = argc > 0 && !strcmp(argv[0], "--sum");
-	Ringpost__V1__StatsReply *r;
-	struct options o;
-
-	if (options_take(&o, "", 1, argc - sum, argv + sum) != 0)
-		return 2;
-	if (o.argc > 0)
-		q.prefix = o.argv[0];
-	r = ask(c, "/ringpost.v1.Admin/Stats", &q.base, &ringpost__v1__stats_reply__descriptor);
-	if (!r)
-		return 1;
-	print_stats(r, sum);
-	ringpost__v1__stats_reply__free_unpacked(r, NULL);
-	return 0;
-}
-
 int impair(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ImpairRequest q = RINGPOST__V1__IMPAIR_REQUEST__INIT;
@@ -225,14 +148,13 @@ int impair(struct client *c, int argc, char **argv)
 	char *end;
 	int rc;
 
-	if (argc < 1 || argc > 2)
-		return 2;
+	if (argc < 1)
+		return bad_usage("PORT is missing");
+	if (argc > 2)
+		return bad_usage("unexpected argument \"%s\"", argv[2]);
 	q.port = (uint32_t)strtoul(argv[0], &end, 10);
-	if (*end != '\0' || argv[0][0] == '\0') {
-		fprintf(stderr, "ringpostctl: \"%s\" is no port: expected its index in ports[]\n",
-			argv[0]);
-		return 2;
-	}
+	if (*end != '\0' || argv[0][0] == '\0')
+		return bad_usage("\"%s\" is no port: expected its index in ports[]", argv[0]);
 	if (argc > 1)
 		q.spec = argv[1];
 	rc = call(c, "/ringpost.v1.Admin/Impair", &q.base, &a);
@@ -267,87 +189,159 @@ static const struct entry *entry_find(int argc, char **argv, int *words)
 	return NULL;
 }
 
+/* The command that was meant, most likely. */
+static const char *nearest(const char *typed)
+{
+	const char *best = NULL;
+	unsigned least = 3;
+
+	for (const struct entry *e = table; e < table + RP_ARRAY_SIZE(table); e++) {
+		unsigned d = e->words ? text_distance(typed, e->words) : least;
+
+		if (e->words && strncmp(typed, e->words, strlen(typed)) == 0)
+			d = 0;
+		if (d < least) {
+			least = d;
+			best = e->words;
+		}
+	}
+	return best;
+}
+
+static int unknown_command(int argc, char **argv)
+{
+	char typed[128] = "";
+	const char *near;
+
+	for (int i = 0; i < argc && i < 2 && argv[i][0] != '-'; i++)
+		snprintf(typed + strlen(typed), sizeof(typed) - strlen(typed), "%s%.50s",
+			i ? " " : "", argv[i]);
+	near = nearest(typed[0] ? typed : argv[0]);
+	fprintf(stderr, "ringpostctl: no command \"%s\"", typed[0] ? typed : argv[0]);
+	if (near)
+		fprintf(stderr, ", perhaps \"%s\"", near);
+	fputs("; usage: ringpostctl --help\n", stderr);
+	return 2;
+}
+
 static int run(struct client *c, int argc, char **argv)
 {
-	int words, rc = 2;
+	int words, rc;
 	const struct entry *e = entry_find(argc, argv, &words);
 
-	if (e)
-		rc = e->function(c, argc - words, argv + words);
+	if (!e)
+		return unknown_command(argc, argv);
+	rc = e->function(c, argc - words, argv + words);
 	if (rc == 2)
 		usage(stderr, e);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "ringpostctl: standard output: %s\n", strerror(errno));
+		rc = rc ? rc : 1;
+	}
 	return rc;
 }
 
-/* "COMMAND --help" wants no node. */
+/* "COMMAND --help" and "help COMMAND" want no node. */
 static bool helped(int argc, char **argv)
 {
+	bool asked = strcmp(argv[0], "help") == 0;
+	const struct entry *e;
 	int words;
-	const struct entry *e = entry_find(argc, argv, &words);
 
-	if (!e || words >= argc || (strcmp(argv[words], "--help") && strcmp(argv[words], "-h")))
+	argc -= asked;
+	argv += asked;
+	e = entry_find(argc, argv, &words);
+	for (int i = e ? words : argc; i < argc && !asked; i++)
+		asked = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+	if (!asked || (!e && argc > 0))
 		return false;
 	usage(stdout, e);
 	return true;
 }
 
-/* Index of the command; or, when all is said, minus one minus the status. */
-static int options(int argc, char **argv, const char **endpoint)
+/* Takes --endpoint out, wherever it stands. False: it has no value. */
+static bool endpoint_take(int *argc, char **argv, const char **endpoint)
 {
 	static const char flag[] = "--endpoint";
 	size_t n = sizeof(flag) - 1;
-	int i = 1;
+	int kept = 1;
 
-	for (; i < argc && argv[i][0] == '-'; i++) {
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			usage(stdout, NULL);
-			return -1;
-		}
-		if (!strcmp(argv[i], "--version")) {
-			printf("ringpostctl " RP_VERSION "\n");
-			return -1;
-		}
+	for (int i = 1; i < *argc; i++) {
 		if (!strncmp(argv[i], flag, n) && argv[i][n] == '=') {
 			*endpoint = argv[i] + n + 1;
-		} else if (!strcmp(argv[i], flag) && i + 1 < argc) {
+		} else if (strcmp(argv[i], flag) != 0) {
+			argv[kept++] = argv[i];
+		} else if (i + 1 < *argc) {
 			*endpoint = argv[++i];
 		} else {
-			fprintf(stderr, "ringpostctl: %s: unknown flag, or no value\n", argv[i]);
-			return -3;
+			fprintf(stderr, "ringpostctl: --endpoint: a value is missing\n");
+			return false;
 		}
 	}
-	if (i < argc)
-		return i;
-	usage(stderr, NULL);
+	*argc = kept;
+	/* As URLs of clients are written. */
+	if (!strncmp(*endpoint, "http://", 7))
+		*endpoint += 7;
+	return true;
+}
+
+/* 0; or, when all is said, minus one minus the status. */
+static int options(int argc, char **argv)
+{
+	if (argc == 1) {
+		usage(stderr, NULL);
+		return -3;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		usage(stdout, NULL);
+		return -1;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("ringpostctl " RP_VERSION "\n");
+		return -1;
+	}
+	if (argv[1][0] != '-')
+		return 0;
+	fprintf(stderr,
+		"ringpostctl: %s: no such option before the command; its own stand behind it\n",
+		argv[1]);
 	return -3;
+}
+
+static int bad_endpoint(const char *endpoint)
+{
+	fprintf(stderr, "ringpostctl: \"%s\" is no address: expected host:port or unix:/path%s\n",
+		endpoint,
+		strncmp(endpoint, "https://", 8) == 0
+			? "; where clients speak TLS, ask by the node's admin_socket"
+			: "");
+	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	struct rp_grpc_channel_config config = rp_grpc_channel_config_default();
-	const char *endpoint = "localhost:2379";
-	struct client c = {0};
-	int first, rc;
+	struct client c = {.endpoint = "localhost:2379"};
+	int rc;
 
-	first = options(argc, argv, &endpoint);
-	if (first < 0)
-		return -first - 1;
-	if (helped(argc - first, argv + first))
+	if (!endpoint_take(&argc, argv, &c.endpoint))
+		return 2;
+	rc = options(argc, argv);
+	if (rc < 0)
+		return -rc - 1;
+	if (helped(argc - 1, argv + 1))
 		return 0;
 	config.on_state = on_state;
 	config.ctx = &c;
 	config.message_bytes_max = 64u << 20;
 	c.loop = rp_loop_new();
-	c.channel = c.loop ? rp_grpc_channel_new(c.loop, endpoint, &config) : NULL;
+	c.channel = c.loop ? rp_grpc_channel_new(c.loop, c.endpoint, &config) : NULL;
 	if (!c.channel) {
-		fprintf(stderr,
-			"ringpostctl: \"%s\" is no address: expected host:port or unix:/path\n",
-			endpoint);
 		rp_loop_destroy(c.loop);
-		return 2;
+		return bad_endpoint(c.endpoint);
 	}
 	rp_grpc_channel_connect(c.channel);
-	rc = run(&c, argc - first, argv + first);
+	rc = run(&c, argc - 1, argv + 1);
 	rp_grpc_channel_destroy(c.channel);
 	rp_loop_destroy(c.loop);
 	return rc;

@@ -18,7 +18,7 @@ int config(struct client *c, int argc, char **argv)
 	Ringpost__V1__ConfigReply *r;
 	struct options o;
 
-	if (options_take(&o, "", 0, argc, argv) != 0)
+	if (options_take(&o, "", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Config", &q.base, &ringpost__v1__config_reply__descriptor);
 	if (!r)
@@ -54,7 +54,7 @@ int reload(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Reload", &q.base, &ringpost__v1__reload_reply__descriptor);
 	if (!r)
@@ -76,7 +76,7 @@ int log_levels(struct client *c, int argc, char **argv)
 	struct table t;
 	int rc = 0;
 
-	if (options_take(&o, "jr", argc, argc, argv) != 0)
+	if (options_take(&o, "jr", 0, argc, argc, argv) != 0)
 		return 2;
 	q.reset = o.reset;
 	q.n_set = (size_t)o.argc;

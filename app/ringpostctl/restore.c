@@ -352,7 +352,7 @@ int restore(struct client *c, int argc, char **argv)
 	void *data;
 	int fd, rc;
 
-	if (options_take(&o, "", 1, argc, argv) != 0 || o.argc != 1)
+	if (options_take(&o, "", 1, 1, argc, argv) != 0)
 		return 2;
 	path = o.argv[0];
 	fd = open(path, O_RDONLY | O_CLOEXEC);

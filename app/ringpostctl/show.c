@@ -222,7 +222,7 @@ int show_tcp(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc = 0;
 
-	if (options_take(&o, "jlc", 0, argc, argv) != 0)
+	if (options_take(&o, "jlc", 0, 0, argc, argv) != 0)
 		return 2;
 	if (o.endpoint)
 		q.endpoint = o.endpoint;
@@ -239,6 +239,10 @@ int show_tcp(struct client *c, int argc, char **argv)
 	} else {
 		tcp_table(r);
 		say_omitted(r->omitted, "connections");
+		if (r->n_connections == 0)
+			fputs("no connection over a port; links over kernel sockets are shown by "
+			      "ringpostctl links\n",
+				stderr);
 	}
 	ringpost__v1__connections_reply__free_unpacked(r, NULL);
 	return rc;
@@ -317,7 +321,7 @@ int show_neighbours(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc = 0;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Neighbours", &q.base,
 		&ringpost__v1__neighbours_reply__descriptor);

@@ -22,8 +22,8 @@ static void status_print(const Ringpost__V1__StatusReply *r)
 	char t[4][TABLE_CELL_SIZE];
 
 	printf("node %" PRIu64 "%s%s: %s\n", r->node, r->name[0] ? " " : "", r->name, r->state);
-	printf("  version    %s, up %s, clients at %s\n", r->version, text_ns(t[0], r->uptime_ns),
-		r->client_url);
+	printf("  version    %s, up %s, clients at %s\n", r->node_version,
+		text_ns(t[0], r->uptime_ns), r->client_url);
 	if (r->cluster[0])
 		printf("  cluster    %s: %u of %u other nodes online, links to %u (%s)\n",
 			r->cluster, r->peers_online, r->peers, r->links_up, r->transport);
@@ -46,7 +46,7 @@ int status(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc = 0;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Status", &q.base, &ringpost__v1__status_reply__descriptor);
 	if (!r)
@@ -91,7 +91,7 @@ int nodes(struct client *c, int argc, char **argv)
 	struct table t;
 	int rc = 0;
 
-	if (options_take(&o, "j", 0, argc, argv) != 0)
+	if (options_take(&o, "j", 0, 0, argc, argv) != 0)
 		return 2;
 	r = ask(c, "/ringpost.v1.Admin/Nodes", &q.base, &ringpost__v1__nodes_reply__descriptor);
 	if (!r)
@@ -159,7 +159,7 @@ int route_explain(struct client *c, int argc, char **argv)
 	struct options o;
 	int rc = 0;
 
-	if (options_take(&o, "j", 1, argc, argv) != 0 || o.argc != 1)
+	if (options_take(&o, "j", 1, 1, argc, argv) != 0)
 		return 2;
 	q.queue = o.argv[0];
 	r = ask(c, "/ringpost.v1.Admin/Route", &q.base, &ringpost__v1__route_reply__descriptor);

@@ -71,7 +71,7 @@ static void status_reply(struct rp_ctl *ctl, void *who)
 	cluster[RP_UUID_TEXT_BYTES] = '\0';
 	r.node = c->self.node;
 	r.name = (char *)ctl->conf->name;
-	r.version = (char *)RP_VERSION;
+	r.node_version = (char *)RP_VERSION;
 	r.state = (char *)ctl_state_name(ctl);
 	r.cluster = cluster;
 	r.boot = c->self.boot;

@@ -9,6 +9,7 @@ import http.client as http_client
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import uuid
@@ -33,6 +34,7 @@ def ask(node, *words):
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(value)
     assert value["kind"] == f"ringpost.{name}" and value["node"] == node_id(node), value
+    assert value["version"] == 1, value
     return value
 
 
@@ -64,7 +66,7 @@ def work(a, b, c):
 
 def show_status(a, b, c):
     one = ask(b, "status")
-    assert one["name"] == "n1" and one["state"] == "ready" and one["version"], one
+    assert one["name"] == "n1" and one["state"] == "ready" and one["node_version"], one
     assert one["peers"] == one["peers_online"] == one["links_up"] == 2, one
     assert one["messages"] == 8 and one["dispatched"] == 1 and one["consumers"] == 1, one
     assert one["holds"] == 2 and one["keys"] > 0 and one["uptime_ns"] > 0, one
@@ -214,11 +216,102 @@ def completion(node, path):
     assert complete(path, "route", "explain", "x") == []
 
 
+WRONG = {
+    ("queues", "a", "b"): 'unexpected argument "b"',
+    ("queues", "-x"): "of which queue?",
+    ("status", "x"): 'unexpected argument "x"',
+    ("nodes", "-l"): "-l: no such option of this command",
+    ("nodes", "--json=yes"): "--json: takes no value",
+    ("route", "explain"): "an argument is missing",
+    ("route", "explain", ""): "an argument is missing",
+    ("log", "--nope"): "--nope: no such option of this command",
+    ("show", "tcp", "--conn"): "--conn: a value is missing",
+    ("drain", "--seconds"): "--seconds: a value is missing",
+    ("drain", "--seconds", "soon"): '"soon" is no number of seconds',
+    ("drain", "now"): 'unexpected argument "now"',
+    ("impair", "x"): '"x" is no port',
+    ("impair",): "PORT is missing",
+    ("restore",): "an argument is missing",
+    ("capture", "--packets", "few"): '"few" is no number that fits',
+}
+
+
+def bare(cluster, *words, **more):
+    """Without an endpoint of ours."""
+    return subprocess.run([os.path.join(cluster.bin, "ringpostctl", "ringpostctl"), *words],
+                          capture_output=True, text=True, timeout=30, check=False, **more)
+
+
 def usage(a):
-    for words in (["queues", "a", "b"], ["queues", "-x"], ["status", "x"], ["nodes", "-l"],
-                  ["route", "explain"], ["route"], ["log", "--nope"], ["show", "nothing"]):
+    """What is wrong is said first, then how that command is used."""
+    for words, text in WRONG.items():
+        refused(a, 2, text, *words)
         refused(a, 2, "usage:", *words)
     refused(a, 1, "longer than 255", "queues", "q" * 256)
+    for words, text in {("statsu",): 'no command "statsu", perhaps "stats"', ("stat",): 'perhaps "stat',
+                        ("show", "tpc"): 'no command "show tpc", perhaps "show tcp"', ("route",): '"route explain"',
+                        ("xyzzyx",): 'no command "xyzzyx"; usage'}.items():
+        r = bare(a.cluster, *words)
+        assert r.returncode == 2 and text in r.stderr and len(r.stderr.splitlines()) == 1, r
+    r = bare(a.cluster, "-j", "status")
+    assert r.returncode == 2 and "behind it" in r.stderr, r
+    assert bare(a.cluster).returncode == 2 and "usage:" in bare(a.cluster).stderr
+    for words in (["--help"], ["help"], ["help", "links"], ["links", "-h"], ["show", "tcp", "-l", "--help"]):
+        r = bare(a.cluster, *words)
+        assert r.returncode == 0 and "usage:" in r.stdout and not r.stderr, r
+
+
+def endpoints(a):
+    """Where the node is said to be: anywhere on the line, as a URL, and where none is."""
+    address = f"127.0.0.1:{a.port}"
+    for words in (["--endpoint", address, "status"], ["status", "--endpoint", address],
+                  ["status", f"--endpoint=http://{address}", "-j"]):
+        r = bare(a.cluster, *words)
+        assert r.returncode == 0 and "n0" in r.stdout, r
+    for endpoint, status, text in (
+            ("127.0.0.1:1", 1, "cannot reach the node at 127.0.0.1:1: Connection refused"),
+            ("unix:/nowhere", 1, "cannot reach the node at unix:/nowhere: No such file"),
+            (f"https://{address}", 2, "ask by the node's admin_socket"),
+            ("nowhere:port", 2, "is no address")):
+        r = bare(a.cluster, "--endpoint", endpoint, "status")
+        assert r.returncode == status and text in r.stderr and not r.stdout, r
+    r = bare(a.cluster, "status", "--endpoint")
+    assert r.returncode == 2 and "--endpoint: a value is missing" in r.stderr, r
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        r = subprocess.run([os.path.join(a.cluster.bin, "ringpostctl", "ringpostctl"), "--endpoint", address, "config"],
+                           stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert r.returncode == 1 and "No space left" in r.stderr, r
+
+
+def stats(a):
+    """One by one, summed, and as JSON, for which the labels are members."""
+    rows = {(m["name"], m["labels"].get("shard")): m for m in ask(a, "stats", "ringpost_link_")["metrics"]}
+    assert all(name.startswith("ringpost_link_") for name, _ in rows) and len(rows) > 20, rows
+    up = ask(a, "stats", "ringpost_link_bundles_up")["metrics"]
+    assert sum(m["value"] for m in up) == 2 and {m["labels"]["shard"] for m in up} == {"1"}, up
+    one, = ask(a, "stats", "--sum", "ringpost_link_bundles_up")["metrics"]
+    assert one["value"] == 2 and one["labels"] == {} and one["help"], one
+    assert a.ctl("stats", "ringpost_link_bundles_up", "--sum") == "ringpost_link_bundles_up 2\n"
+    reasons = {m["labels"]["reason"] for m in ask(a, "stats", "ringpost_link_downs")["metrics"]}
+    assert "no heartbeat within links.dead_after_ms" in reasons, reasons
+    queue = [m for m in ask(a, "stats", "ringpost_queue_depth")["metrics"] if m["labels"]["queue"] == "many-7"]
+    assert len(queue) == 1 and queue[0]["value"] == 1, queue
+    # Kernel sockets have counters of their own.
+    assert a.stats("ringpost_ktcp_")["ktcp_accepts"] + a.stats("ringpost_ktcp_")["ktcp_dials"] >= 2
+
+
+def jq(a):
+    """What a script of an operator would do."""
+    r = subprocess.run(["jq", "-e", "-r", ".links[] | [.name, .state, (.bundle_links | length)] | @tsv"],
+                       input=a.ctl("links", "-j"), capture_output=True, text=True, check=False)
+    assert r.returncode == 0 and sorted(r.stdout.splitlines()) == ["n1\tup\t1", "n2\tup\t1"], r
+
+
+def tools(a):
+    a.ctl("drain", "--seconds", "0")
+    assert a.ctl("undrain") == "ready: it takes queues and consumers again\n"
+    if shutil.which("jq"):
+        jq(a)
 
 
 def main():
@@ -236,9 +329,12 @@ def main():
         many_queues(a, c)
         log_levels(a)
         usage(a)
+        endpoints(a)
+        stats(a)
         completion(a, sys.argv[3])
         for w in watches:
             w.stop()
+        tools(a)
     print("what is told holds")
 
 
