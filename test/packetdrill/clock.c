@@ -178,6 +178,9 @@ void pd_settle(void)
 		rig_turn(pd.rig);
 		push_all();
 		rig_turn(pd.rig);
+		for (unsigned i = 0; i < PD_SOCKS_MAX; i++)
+			if (pd.socks[i].state != PD_FREE)
+				pd_errqueue_look(&pd.socks[i]);
 	}
 again:
 	for (w = pd.waiters; w; w = w->next) {

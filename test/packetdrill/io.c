@@ -173,8 +173,17 @@ static void control_inq(const struct pd_sock *s, struct msghdr *msg, ssize_t n)
 
 ssize_t pd_recvmsg(void *u, int fd, struct msghdr *msg, int flags)
 {
+	struct pd_sock *s;
 	ssize_t n;
 
+	if (flags & MSG_ERRQUEUE) {
+		pthread_mutex_lock(&pd.lock);
+		msg->msg_namelen = 0;
+		s = pd_sock_get(fd);
+		n = s ? pd_errqueue_read(s, msg) : -1;
+		pthread_mutex_unlock(&pd.lock);
+		return n;
+	}
 	n = locked_recv(fd, msg->msg_iov, msg->msg_iovlen, flags);
 	msg->msg_flags = 0;
 	msg->msg_namelen = 0;
@@ -226,13 +235,13 @@ static void tx_append(struct pd_sock *s, const uint8_t *data, size_t n)
 	s->tx_length += n;
 }
 
-static ssize_t do_send(struct pd_sock *s, const uint8_t *data, size_t length, int flags)
+/* *told: what the error queue will tell of this send is asked for. */
+static ssize_t send_bytes(
+	struct pd_sock *s, const uint8_t *data, size_t length, int flags, bool *told)
 {
 	size_t done = 0;
 	int error;
 
-	if (flags & MSG_FASTOPEN)
-		return pd_fail(EOPNOTSUPP);
 	do {
 		size_t n;
 
@@ -250,12 +259,29 @@ static ssize_t do_send(struct pd_sock *s, const uint8_t *data, size_t length, in
 		n = RP_MIN(length - done, (size_t)send_room(s));
 		tx_append(s, data + done, n);
 		done += n;
+		if (n > 0 && !*told && done == length) {
+			*told = true;
+			pd_errqueue_sent(s, s->pushed + s->tx_length, flags);
+		}
 		s->more = flags & MSG_MORE;
 		s->more_acked = pd_acked(s);
 		pd_push(s);
 		pd_settle();
 	} while (done < length);
 	return (ssize_t)done;
+}
+
+static ssize_t do_send(struct pd_sock *s, const uint8_t *data, size_t length, int flags)
+{
+	bool told = false;
+	ssize_t n;
+
+	if (flags & MSG_FASTOPEN)
+		return pd_fail(EOPNOTSUPP);
+	n = send_bytes(s, data, length, flags, &told);
+	if (n > 0 && !told)
+		pd_errqueue_sent(s, s->pushed + s->tx_length, flags);
+	return n;
 }
 
 static ssize_t locked_send(int fd, const struct iovec *iov, size_t iovcnt, int flags)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -37,6 +38,7 @@ static const struct number numbers[] = {
 	NUMBER(SOL_SOCKET, SO_PRIORITY, priority, ANY),
 	NUMBER(SOL_SOCKET, SO_MARK, mark, ANY),
 	NUMBER(SOL_SOCKET, SO_BROADCAST, broadcast, ANY),
+	NUMBER(SOL_SOCKET, SO_TIMESTAMPING, timestamping, 0, SOF_TIMESTAMPING_MASK, EINVAL),
 	NUMBER(SOL_SOCKET, SO_ZEROCOPY, zerocopy, 0, 1, EINVAL),
 	NUMBER(SOL_IP, IP_TOS, tos, 0, 255, EINVAL),
 	NUMBER(SOL_IP, IP_TTL, ttl, 1, 255, EINVAL),
@@ -171,6 +173,12 @@ static int do_setsockopt(int fd, int level, int name, const void *value, socklen
 		return pd_fail(n->error);
 	if (level == SOL_SOCKET && name == SO_RCVLOWAT)
 		v = RP_MAX(v, 1);
+	if (level == SOL_SOCKET && name == SO_TIMESTAMPING &&
+		v & ~s->opt.timestamping & SOF_TIMESTAMPING_OPT_ID) {
+		if (!s->conn)
+			return pd_fail(EINVAL); /* there is nothing to count from */
+		s->timestamp_base = pd_acked(s);
+	}
 	*number_of(s, n) = v;
 	number_apply(s, n, v);
 	return 0;

@@ -10,6 +10,7 @@
  *   calls.c   socket, bind, listen, accept, connect, close, shutdown
  *   io.c      read and write in all their forms, splice
  *   option.c  getsockopt, setsockopt, fcntl, ioctl
+ *   errqueue.c  the error queue: MSG_ZEROCOPY, SO_TIMESTAMPING
  *   info.c    TCP_INFO
  *   poll.c    poll and epoll
  *   init.c    the table
@@ -58,6 +59,7 @@ struct pd_options {
 	int linger_on, linger_s, rcvlowat, no_check, priority, tos, ttl, hops, defer_accept,
 		syn_count;
 	int linger2, window_clamp, v6only, mark, broadcast, timestamp, zerocopy, notsent_lowat, inq;
+	int timestamping;
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	char congestion[16];
 };
@@ -67,6 +69,21 @@ struct pd_watch {
 	struct epoll_event event;
 	uint64_t seen; /* edge triggered: the socket's `changes` when it was reported */
 	bool disabled; /* EPOLLONESHOT has fired */
+};
+
+/* What the error queue tells, and what it waits for until then. */
+enum pd_notice_kind { PD_NOTICE_ZEROCOPY, PD_NOTICE_SCHED, PD_NOTICE_SENT, PD_NOTICE_ACKED };
+
+struct pd_notice {
+	enum pd_notice_kind kind;
+	uint32_t lo, hi;
+	uint64_t at_ns;
+};
+
+struct pd_pending {
+	enum pd_notice_kind kind;
+	uint32_t id;
+	uint64_t end; /* of the stream */
 };
 
 struct pd_sock {
@@ -93,6 +110,10 @@ struct pd_sock {
 	bool full;	     /* a write found no room: EPOLLOUT is news when there is some */
 	struct pd_options opt;
 	struct pd_wire wire;
+	struct pd_pending *pending;
+	struct pd_notice *notices;
+	uint32_t pending_count, notice_count, zerocopy_next;
+	uint64_t timestamp_base; /* of the stream, when SOF_TIMESTAMPING_OPT_ID was asked for */
 	/* A listener. */
 	int backlog;
 	struct pd_sock *queue[PD_BACKLOG_MAX];
@@ -235,6 +256,16 @@ int pd_getsockopt(void *u, int fd, int level, int name, void *value, socklen_t *
 int pd_setsockopt(void *u, int fd, int level, int name, const void *value, socklen_t length);
 int pd_fcntl(void *u, int fd, int cmd, ...);
 int pd_ioctl(void *u, int fd, unsigned long request, ...);
+
+/* errqueue.c */
+
+void pd_errqueue_free(struct pd_sock *s);
+/** A send has given all bytes of the stream before `end`. */
+void pd_errqueue_sent(struct pd_sock *s, uint64_t end, int flags);
+/** Tells what has come to pass. */
+void pd_errqueue_look(struct pd_sock *s);
+/** recvmsg() with MSG_ERRQUEUE: 0, or -1 and EAGAIN. */
+ssize_t pd_errqueue_read(struct pd_sock *s, struct msghdr *msg);
 
 /* info.c */
 

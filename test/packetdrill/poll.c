@@ -33,7 +33,7 @@ uint32_t pd_poll_mask(const struct pd_sock *s)
 		if (out_shut || ended || pd_writable(s))
 			mask |= POLLOUT | POLLWRNORM;
 	}
-	if (s->error)
+	if (s->error || s->notice_count > 0)
 		mask |= POLLERR;
 	return mask;
 }

@@ -514,6 +514,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(small_mtu, begin_small, finish),
 		TEST(options),
 		TEST(pipes),
+		TEST(told_what_is_free),
+		TEST(told_when_it_went),
 		TEST(nobody_listens),
 		TEST(nothing_ever),
 	};

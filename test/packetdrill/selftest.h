@@ -94,3 +94,8 @@ void marks_that_reduce(void **state);
 void ttl_and_tos(void **state);
 void options(void **state);
 void pipes(void **state);
+
+/* selftest_errqueue.c */
+
+void told_what_is_free(void **state);
+void told_when_it_went(void **state);

@@ -79,6 +79,7 @@ void pd_sock_free(struct pd_sock *s)
 	free(s->rx);
 	free(s->tx);
 	free(s->watches);
+	pd_errqueue_free(s);
 	*s = (struct pd_sock){.state = PD_FREE, .fd = -1};
 }
 
