@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A new configuration in running nodes: reload.py BINARIES
+"""A new configuration in running nodes: reload.py BINARIES SOURCE
 
 Each kind of change is seen to take effect, while a watch and a queue's consumer that were there before stay as they are;
-a broken file changes nothing, and what cannot change live is named.
+a broken file changes nothing, and what cannot change live is named. Then every knob of the table, one after the other:
+it changes and the node serves on, or it is named and left.
 """
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +39,9 @@ def refused(node, *args):
 
 def value(node, key):
     return node.etcdctl("get", "--print-value-only", key).stdout.strip()
+
+
+value_of = value
 
 
 def online(node):
@@ -129,6 +135,85 @@ def fixed(a):
     assert "term: 11 -> 12" in a.log_text()
 
 
+# Another value, where the kind of the knob alone does not give one that this node takes.
+SAMPLES = {"STR": "other", "UUID": "00000000-0000-0000-0000-0000000000aa", "CPUS": '"0,1"', "LIST": "[/zz/]",
+           "ZONES": "[h=z]", "LEVELS": "[tcp=error]", "LOGLEVEL": "warning", "ARGS": "[--single-file-segments]",
+           "URLS": '["127.0.0.1:1"]', "ENDPOINT": '"127.0.0.1:1"', "SECRET": '"http://h:1"', "E_TRI": "auto",
+           "E_IDLE": "poll", "E_CONGESTION": "reno", "E_COOKIES": "always", "E_LOG_FORMAT": "json"}
+# What other tests change, since it wants files or a second node.
+ELSEWHERE = {
+    "initial_advertise_peer_urls": "peers()", "links.transport": "unit/conf/reload: this node has no port",
+    "links.secret_file": "integ/rotate", "links.previous_secret_file": "integ/rotate",
+    **{f"tls.{n}": "tls(), and a file is read at once" for n in (
+        "cert_file", "key_file", "ca_file", "crl_file", "cipher_suites", "client_cert_auth", "peer_cert_file",
+        "peer_key_file", "peer_ca_file")},
+    "links.tls": "unit/conf/reload: it wants certificates", "auth.token": "unit/conf/reload: it wants keys",
+}
+
+
+def knobs(source):
+    """Path, kind, default, least and most, and what the table says that a reload does."""
+    number = r"(?:\d+(?:ull)?(?: << \d+)?|UINT32_MAX)"
+    line = re.compile(r'^RP_(?:TOP\(|KNOB\((\w+), +)(\w+), +(\w+), +"[^"]*", +"([^"]*)", +(%s), +(%s), +(\w+),' % (number, number))
+    found = []
+    for text in (pathlib.Path(source) / "lib" / "conf" / "knobs.def").read_text().splitlines():
+        if re.match(r"RP_(TOP|KNOB)\((?!name, TYPE|section, name)", text):
+            section, name, kind, default, least, most, change = line.match(text).groups()
+            least, most = (eval(x.replace("ull", "").replace("UINT32_MAX", "0xffffffff")) for x in (least, most))
+            found.append((f"{section}.{name}" if section else name, kind, default, least, most, change))
+    return found
+
+
+def another(kind, default, least, most):
+    if kind in SAMPLES:
+        return SAMPLES[kind]
+    if kind == "BOOL":
+        return "false" if default in ("true", "on") else "true"
+    if not default.isdigit():
+        return "64 MiB" if kind == "BYTES" else str(least + 1)
+    return str(int(default) + 1 if int(default) < most else int(default) - 1)
+
+
+def every_knob(a, source):
+    print("every knob of the table changes, or is named and left, and the node serves on")
+    base = {"shards": "idle: adaptive", "dpdk": "hugepages: off, memory_mib: 224"}
+    counts = {"LIVE": 0, "FIXED": 0, "UNUSED": 0}
+    for path, kind, default, least, most, change in knobs(source):
+        if path in ELSEWHERE:
+            continue
+        section, _, name = path.rpartition(".")
+        value = another(kind, default, least, most)
+        before = dict(a.extra)
+        if section == "links":
+            a.extra["links"] = {name: value}
+        elif section:
+            a.extra[section] = "{%s}" % ", ".join(filter(None, [base.get(section, ""), f"{name}: {value}"])) \
+                if name not in base.get(section, "") else "{%s: %s}" % (name, value)
+        else:
+            a.extra[name] = value
+        a.write_config()
+        said = json.loads(a.ctl("reload", "-j"))
+        changed, kept = ({x["knob"]: x for x in said[k]} for k in ("changed", "kept"))
+        if change == "LIVE":
+            assert said["done"] and path in changed and path not in kept, (path, value, said)
+        elif change == "FIXED":
+            assert said["done"] and path in kept and path not in changed, (path, value, said)
+            assert kept[path]["was"] != kept[path]["is"], said
+        else:
+            assert said["done"] and path not in {**changed, **kept}, (path, value, said)
+            assert any(path in m for m in said["messages"]), (path, said)
+        counts[change] += 1
+        a.extra = before
+        a.write_config()
+        said = json.loads(a.ctl("reload", "-j"))
+        back = [x["knob"] for x in said["changed"]]
+        assert said["done"] and back == ([path] if change == "LIVE" else []), (path, said)
+        a.etcdctl("put", "still", path)
+        assert value_of(a, "still") == path
+    print(f"  {counts}")
+    assert counts["LIVE"] >= 30 and counts["FIXED"] >= 25, counts
+
+
 def peers(nodes):
     print("a peer is taken out on both sides, and comes back")
     both = ",".join(f"http://{n.client}" for n in nodes)
@@ -205,6 +290,7 @@ def main():
         limits(a)
         broken(a)
         fixed(a)
+        every_knob(a, sys.argv[2])
         peers(c.nodes)
         print("the watch and the consumer of the beginning are there, and nothing was dropped")
         b.etcdctl("put", "seen/last", "at-b")
