@@ -23,6 +23,14 @@ static void text_shards(char out[TABLE_CELL_SIZE], const Ringpost__V1__LinkView 
 		snprintf(out + n, (size_t)(TABLE_CELL_SIZE - n), " (%s)", l->placement);
 }
 
+/* Why there is none now, the most telling first. */
+static const char *why_not(const Ringpost__V1__LinkView *l)
+{
+	if (strcmp(l->state, "up") == 0)
+		return "";
+	return l->last_refusal[0] ? l->last_refusal : l->obstacle[0] ? l->obstacle : l->last_down;
+}
+
 static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView *l)
 {
 	snprintf(row[0], TABLE_CELL_SIZE, "%" PRIu64, l->node);
@@ -36,8 +44,8 @@ static void link_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView 
 	snprintf(row[8], TABLE_CELL_SIZE, "%s, %u queues", l->unary ? "up" : "down",
 		l->unary_queues);
 	text_shards(row[9], l);
-	snprintf(row[10], TABLE_CELL_SIZE, "%.63s",
-		l->last_refusal[0] ? l->last_refusal : l->obstacle);
+	snprintf(row[10], TABLE_CELL_SIZE, "%u", l->downs);
+	snprintf(row[11], TABLE_CELL_SIZE, "%.63s", why_not(l));
 }
 
 /* How a packet comes to the shard; and whether the queues of the link lie elsewhere. */
@@ -79,13 +87,13 @@ static void line_row(char (*row)[TABLE_CELL_SIZE], const Ringpost__V1__LinkView 
 static void links_print(const Ringpost__V1__LinksReply *r)
 {
 	static const char *const heads[] = {"NODE", "NAME", "STATE", "SINCE", "ROUND TRIP",
-		"FRAMES", "STREAMS", "MESSAGES", "UNARY", "LINKS", "REFUSED", NULL};
+		"FRAMES", "STREAMS", "MESSAGES", "UNARY", "LINKS", "DOWNS", "WHY NOT UP", NULL};
 	static const char *const line_heads[] = {"NODE", "LINK", "STATE", "SHARD", "PLACEMENT",
 		"PORT", "LOCAL", "PEER", "DIALED", "ROUND TRIP", "FRAMES", "STREAMS", "BYTES",
 		NULL};
 	struct table t, lines;
 
-	table_init(&t, heads, 0xf8);
+	table_init(&t, heads, 0x4f8);
 	table_init(&lines, line_heads, 0x1e0a);
 	for (size_t i = 0; i < r->n_links; i++) {
 		const Ringpost__V1__LinkView *l = r->links[i];

@@ -139,6 +139,11 @@ static void link_fill(struct rp_ctl *ctl, struct link_item *x, uint32_t shard,
 		x->l.up_ns = now_ns - RP_MIN(v->info.up_since_ns, now_ns);
 	if (v->info.last_refusal != RP_LINK_REFUSAL_NONE)
 		x->l.last_refusal = (char *)rp_link_refusal_text(v->info.last_refusal);
+	x->l.downs = v->info.downs;
+	if (v->info.downs > 0) {
+		x->l.last_down = (char *)rp_link_down_text(v->info.last_down);
+		x->l.down_ago_ns = now_ns - RP_MIN(v->info.down_ns, now_ns);
+	}
 	x->l.placement = (char *)ctl->config.placement;
 	ctl_obstacle(ctl, v->node, x->obstacle, sizeof(x->obstacle));
 	x->l.obstacle = x->obstacle;

@@ -136,6 +136,9 @@ void link_lead_down(struct link_peer *p, enum rp_link_down why, uint64_t now_ns)
 		return;
 	if (lead->state == LINK_LEAD_UP) {
 		l->counters.downs[why]++;
+		lead->downs++;
+		lead->last_down = why;
+		lead->down_ns = now_ns;
 		RP_LOG(RP_LOG_LINK, why == RP_LINK_DOWN_STOPPED ? RP_LOG_INFO : RP_LOG_WARNING,
 			"down: node %llu: %s", (unsigned long long)p->node, rp_link_down_text(why));
 	} else {

@@ -268,10 +268,15 @@ struct rp_link_info {
 	uint32_t bundle;
 	uint64_t boot; /**< of the peer */
 	uint64_t up_since_ns;
-	uint64_t answered_ns;		   /**< sending time of the last PING that was answered */
-	uint64_t rtt_ns;		   /**< of that PING */
-	uint32_t queued_frames;		   /**< of the links of this shard */
-	enum rp_link_refusal last_refusal; /**< of our last dial, on the lead */
+	uint64_t answered_ns;	/**< sending time of the last PING that was answered */
+	uint64_t rtt_ns;	/**< of that PING */
+	uint32_t queued_frames; /**< of the links of this shard */
+	/* On the lead: of our last dial; how often a bundle went down, why and when the last did.
+	 */
+	enum rp_link_refusal last_refusal;
+	uint32_t downs;
+	enum rp_link_down last_down;
+	uint64_t down_ns;
 	uint8_t per_peer, links_here;
 	uint8_t owners[RP_SHARDS_MAX]; /**< while up */
 };

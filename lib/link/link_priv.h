@@ -114,8 +114,10 @@ struct link_lead {
 	uint8_t owners[RP_SHARDS_MAX];
 	uint64_t redial_at_ns, redial_wait_ns;
 	uint64_t dial_since_ns; /* first dial since the bundle was down */
-	uint32_t dials;
+	uint32_t dials, downs;
 	enum rp_link_refusal last_refusal;
+	enum rp_link_down last_down;
+	uint64_t down_ns; /* when the last bundle went down */
 };
 
 struct link_peer {

@@ -20,6 +20,9 @@ int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *
 		.boot = p->boot,
 		.up_since_ns = p->up ? p->up_since_ns : 0,
 		.last_refusal = p->lead.last_refusal,
+		.downs = p->lead.downs,
+		.last_down = p->lead.last_down,
+		.down_ns = p->lead.down_ns,
 		.per_peer = l->config.per_peer,
 	};
 	memcpy(info->owners, p->owners, sizeof(info->owners));

@@ -121,6 +121,9 @@ def cut(c):
     assert took <= DEAD_MS + 100, took
     downs = by_reason(a, "ringpost_link_downs")
     assert downs["no heartbeat within links.dead_after_ms"] == 1, downs
+    (row,) = json.loads(a.ctl("links", "-j"))["links"]
+    assert row["last_down"] == "no heartbeat within links.dead_after_ms" and row["downs"] == 1, row
+    assert 0 < row["down_ago_ns"] < 20e9 and row["last_down"] in a.ctl("links"), row
     for i in range(6):
         a.etcdctl("put", f"/q/jobs/producer/during-{i}", f"during-{i}")
     wait_until("deliveries go on", 20, lambda: all(wa.key_of(f"during-{i}") for i in range(6)))

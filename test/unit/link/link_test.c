@@ -218,6 +218,7 @@ static void reasons_of_the_transport(void **state)
 		{RP_CLOSE_ABORTED, RP_LINK_DOWN_NETWORK},
 	};
 	const struct rp_links_config a = node_config(0), b = node_config(1);
+	struct rp_link_info info;
 
 	for (size_t i = 0; i < RP_ARRAY_SIZE(cases); i++) {
 		world_start(&a, &b);
@@ -228,6 +229,10 @@ static void reasons_of_the_transport(void **state)
 		assert_int_equal(nodes[0].bundle, 0);
 		assert_int_equal(nodes[0].why, cases[i].why);
 		assert_int_equal(COUNTERS(0)->downs[cases[i].why], 1);
+		assert_int_equal(rp_links_info(nodes[0].links, NODE_B, &info), 0);
+		assert_int_equal(info.downs, 1);
+		assert_int_equal(info.last_down, cases[i].why);
+		assert_int_equal(info.down_ns, now);
 		world_end();
 	}
 }
