@@ -156,11 +156,29 @@ int pd_bind(void *u, int fd, const struct sockaddr *addr, socklen_t length)
 	return rc;
 }
 
+/* The stack's listener, with the options that the socket has now. 0 or -errno. */
+static int listen_start(struct pd_sock *s)
+{
+	struct rp_transport *t = rp_tcp_transport(pd.rig->stack);
+	struct rp_conn_options o = pd_conn_options(s);
+
+	return t->ops->listen(t, s->local.port, &o, pd_on_accept, s);
+}
+
+void pd_relisten(struct pd_sock *s)
+{
+	struct rp_tcp_usage usage;
+
+	rp_tcp_usage(pd.rig->stack, &usage);
+	if (usage.half_open > 0)
+		return; /* they would be lost */
+	rp_tcp_unlisten(pd.rig->stack, s->local.port, pd_now());
+	listen_start(s);
+}
+
 static int do_listen(int fd, int backlog)
 {
 	struct pd_sock *s = pd_sock_get(fd);
-	struct rp_conn_options o;
-	struct rp_transport *t;
 	int rc;
 
 	if (!s)
@@ -178,9 +196,7 @@ static int do_listen(int fd, int backlog)
 	rc = pd_stack(s, &s->local);
 	if (rc)
 		return pd_fail(-rc);
-	t = rp_tcp_transport(pd.rig->stack);
-	o = pd_conn_options(s);
-	rc = t->ops->listen(t, s->local.port, &o, pd_on_accept, s);
+	rc = listen_start(s);
 	if (rc)
 		return pd_fail(-rc);
 	s->state = PD_LISTEN;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,8 @@ static void mark(uint8_t *ip, uint32_t length)
 	}
 	if (s->opt.ttl > 0)
 		ip[8] = (uint8_t)s->opt.ttl;
+	if (s->opt.mtu_discover == IP_PMTUDISC_DONT)
+		ip[6] &= 0xbf; /* it may be cut on its way */
 	ip[1] = (uint8_t)((s->opt.tos & ~3) | (ip[1] & 3));
 	ip[10] = ip[11] = 0;
 	for (unsigned i = 0; i < (ip[0] & 15u) * 4; i += 2)

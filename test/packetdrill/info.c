@@ -29,9 +29,10 @@ static uint32_t us(uint64_t ns)
 	return (uint32_t)(ns / RP_NS_PER_US);
 }
 
-static uint32_t ms_since(uint64_t ns)
+/* Where it never happened, since the connection is there, as Linux has it. */
+static uint32_t ms_since(uint64_t ns, const struct pd_wire *w)
 {
-	return ns ? (uint32_t)((pd_now() - ns) / RP_NS_PER_MS) : 0;
+	return (uint32_t)((pd_now() - (ns ? ns : w->opened_ns)) / RP_NS_PER_MS);
 }
 
 static void info_recovery(
@@ -83,9 +84,9 @@ static void info_times(struct tcp_info *o, const struct pd_sock *s, const struct
 	o->tcpi_rttvar = us(i->rttvar_ns);
 	o->tcpi_min_rtt = i->rtt_min_ns ? us(i->rtt_min_ns) : UINT32_MAX;
 	o->tcpi_ato = 40000;
-	o->tcpi_last_data_sent = ms_since(w->last_data_out_ns);
-	o->tcpi_last_data_recv = ms_since(w->last_data_in_ns);
-	o->tcpi_last_ack_recv = ms_since(RP_MAX(w->last_ack_in_ns, w->last_data_in_ns));
+	o->tcpi_last_data_sent = ms_since(w->last_data_out_ns, w);
+	o->tcpi_last_data_recv = ms_since(w->last_data_in_ns, w);
+	o->tcpi_last_ack_recv = ms_since(RP_MAX(w->last_ack_in_ns, w->last_data_in_ns), w);
 }
 
 static void info_counts(struct tcp_info *o, const struct pd_sock *s, const struct rp_tcp_info *i)
@@ -148,6 +149,8 @@ size_t pd_tcp_info(struct pd_sock *s, void *out, size_t room)
 		o.tcpi_rcv_mss = i.mss;
 		headers = (s->peer.family == 6 ? 60 : 40) + (i.timestamps ? 12 : 0);
 		o.tcpi_advmss = pd.rig->config.tcp.net.iface.mtu - headers;
+		if (s->opt.maxseg)
+			o.tcpi_advmss = RP_MIN(o.tcpi_advmss, (uint32_t)s->opt.maxseg);
 		o.tcpi_pmtu = i.mss + headers;
 		o.tcpi_snd_wnd = i.send_window;
 		o.tcpi_rcv_ssthresh = i.receive_window;

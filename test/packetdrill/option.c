@@ -42,6 +42,12 @@ static const struct number numbers[] = {
 	NUMBER(SOL_SOCKET, SO_ZEROCOPY, zerocopy, 0, 1, EINVAL),
 	NUMBER(SOL_IP, IP_TOS, tos, 0, 255, EINVAL),
 	NUMBER(SOL_IP, IP_TTL, ttl, 1, 255, EINVAL),
+	NUMBER(SOL_IP, IP_MTU_DISCOVER, mtu_discover, 0, IP_PMTUDISC_OMIT, EINVAL),
+	NUMBER(SOL_IP, IP_RECVERR, kept, ANY),
+	NUMBER(SOL_IP, IP_FREEBIND, kept, ANY),
+	NUMBER(SOL_IP, IP_BIND_ADDRESS_NO_PORT, kept, ANY),
+	NUMBER(SOL_IPV6, IPV6_RECVERR, kept, ANY),
+	NUMBER(SOL_IPV6, IPV6_MTU_DISCOVER, kept, 0, IPV6_PMTUDISC_OMIT, EINVAL),
 	NUMBER(SOL_IPV6, IPV6_UNICAST_HOPS, hops, -1, 255, EINVAL),
 	NUMBER(SOL_IPV6, IPV6_V6ONLY, v6only, ANY),
 	NUMBER(IPPROTO_TCP, TCP_NODELAY, nodelay, ANY),
@@ -83,6 +89,8 @@ static void number_apply(struct pd_sock *s, const struct number *n, int value)
 	uint64_t idle_ns, interval_ns;
 	uint32_t probes;
 
+	if (s->state == PD_LISTEN)
+		pd_relisten(s);
 	if (!s->conn)
 		return;
 	if ((n->level == SOL_SOCKET && n->name == SO_KEEPALIVE) ||
@@ -155,9 +163,13 @@ static int do_setsockopt(int fd, int level, int name, const void *value, socklen
 		return set_struct(s, name, value, length);
 	if (level == IPPROTO_TCP && name == TCP_CONGESTION)
 		return set_congestion(s, value, length);
-	if (length < sizeof(v))
+	/* Of IP a byte will do (ip(7)). */
+	if (level == SOL_IP && length >= 1 && length < sizeof(v))
+		v = *(const uint8_t *)value;
+	else if (length < sizeof(v))
 		return pd_fail(EINVAL);
-	memcpy(&v, value, sizeof(v));
+	else
+		memcpy(&v, value, sizeof(v));
 	if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_RCVBUFFORCE)) {
 		s->opt.rcvbuf = RP_MAX(v, 1152);
 		return 0;

@@ -49,7 +49,7 @@ struct pd_wire {
 	bool end_known;
 	enum pd_spent spent; /* with what, since counted_ns */
 	uint64_t counted_ns, spent_ns[PD_SPENT_COUNT];
-	uint64_t last_data_out_ns, last_data_in_ns, last_ack_in_ns;
+	uint64_t opened_ns, last_data_out_ns, last_data_in_ns, last_ack_in_ns;
 };
 
 struct pd_options {
@@ -59,8 +59,8 @@ struct pd_options {
 	int linger_on, linger_s, rcvlowat, no_check, priority, tos, ttl, hops, defer_accept,
 		syn_count;
 	int linger2, window_clamp, v6only, mark, broadcast, timestamp, zerocopy, notsent_lowat, inq;
-	int timestamping;
-	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
+	int timestamping, mtu_discover, kept; /* kept: given back, and nothing else */
+	uint64_t rcvtimeo_ns, sndtimeo_ns;    /* 0: none */
 	char congestion[16];
 };
 
@@ -230,6 +230,8 @@ int pd_accept(void *u, int fd, struct sockaddr *addr, socklen_t *length);
 int pd_connect(void *u, int fd, const struct sockaddr *addr, socklen_t length);
 int pd_close(void *u, int fd);
 int pd_shutdown(void *u, int fd, int how);
+/** A listener's options have changed: those who dial next get them. */
+void pd_relisten(struct pd_sock *s);
 void pd_address(const struct pd_sock *s, const struct rp_endpoint *e, struct sockaddr *addr,
 	socklen_t *length);
 

@@ -511,6 +511,7 @@ int main(int argc, char **argv)
 		TEST(windows_that_limit),
 		TEST(marks_that_reduce),
 		TEST(ttl_and_tos),
+		TEST(listener_told_later),
 		cmocka_unit_test_setup_teardown(small_mtu, begin_small, finish),
 		TEST(options),
 		TEST(pipes),

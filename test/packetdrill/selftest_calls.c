@@ -321,6 +321,31 @@ void ttl_and_tos(void **state)
 	out(.flags = FIN | ACK, .seq = 2, .ack = 1, .ttl = 6, .tos = 0x28);
 }
 
+/* What a listener is told after it listens holds for those who dial then. */
+void listener_told_later(void **state)
+{
+	static const uint8_t mss[4] = {2, 4, 1100 >> 8, 1100 & 255};
+	int listener = listening(), size = 1100, fd;
+	socklen_t length = sizeof(size);
+	uint8_t tos = 0x28;
+	struct tcp_info i;
+
+	assert_int_equal(t.setsockopt(U, listener, IPPROTO_TCP, TCP_MAXSEG, &size, length), 0);
+	assert_int_equal(t.setsockopt(U, listener, IPPROTO_IP, IP_TOS, &tos, 1), 0);
+	in(.flags = SYN, .options = opt_mss, .options_length = 4);
+	out(.flags = SYN | ACK, .ack = 1, .options = mss, .options_length = 4, .tos = 0x28);
+	in(.flags = ACK, .seq = 1, .ack = 1);
+	fd = t.accept(U, listener, NULL, NULL);
+	t.usleep(U, 500000);
+	i = info_of(fd);
+	assert_int_equal(i.tcpi_advmss, 1100);
+	assert_int_equal(i.tcpi_snd_mss, 1100);
+	/* Since it is open, where there was none. */
+	assert_in_range(i.tcpi_last_data_recv, 499, 501);
+	in(.flags = ACK, .seq = 1, .ack = 1, .data = "a", .length = 1);
+	assert_int_equal(info_of(fd).tcpi_last_data_recv, 0);
+}
+
 void options(void **state)
 {
 	int listener, fd = accepted(&listener), v = 30000;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,6 +61,7 @@ struct pd_sock *pd_sock_new(enum pd_state state, bool fd)
 			continue;
 		*s = (struct pd_sock){.state = state, .fd = -1};
 		s->opt.rcvlowat = 1;
+		s->opt.mtu_discover = IP_PMTUDISC_WANT;
 		if (fd && pd_sock_open(s)) {
 			s->state = PD_FREE;
 			return NULL;
@@ -201,6 +203,7 @@ static void on_open(void *ctx, struct rp_conn *c, uint64_t now_ns)
 
 	s->state = PD_CONNECTED;
 	s->opened = true;
+	s->wire.opened_ns = pd_now();
 	pd_changed(s);
 }
 
@@ -308,6 +311,7 @@ int pd_on_accept(void *ctx, struct rp_conn *c, const struct rp_endpoint *peer,
 	s->peer = *peer;
 	s->conn = c;
 	s->opened = true;
+	s->wire.opened_ns = pd_now();
 	l->queue[l->queued++] = s;
 	pd_changed(l);
 	*events = &pd_events;
