@@ -269,15 +269,17 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 static void metrics_reply(struct rp_ctl *ctl, void *who)
 {
 	struct rp_http_request *request = who;
+	enum rp_metrics_format format;
 	struct rp_metrics m;
+	const char *type;
 	size_t length;
 	char *text;
 
 	rp_metrics_init(&m);
 	ctl_metrics(ctl, &m);
-	text = rp_metrics_openmetrics(&m, &length);
-	rp_http_reply(request, 200, "application/openmetrics-text; version=1.0.0; charset=utf-8",
-		text, length);
+	format = rp_metrics_format_of(rp_http_header(request, "accept"), &type);
+	text = rp_metrics_text(&m, format, &length);
+	rp_http_reply(request, 200, type, text, length);
 	free(text);
 	rp_metrics_free(&m);
 }
@@ -337,7 +339,7 @@ static void stats_reply(struct rp_ctl *ctl, void *who)
 		x->name = m.items[i].name;
 		x->labels = m.items[i].labels;
 		x->help = (char *)m.items[i].help;
-		x->value = m.items[i].value;
+		x->value = m.items[i].value / m.items[i].parts;
 		r.metrics[r.n_metrics++] = x;
 	}
 	r.node = ctl->config.self.node;

@@ -72,8 +72,10 @@ static void metrics_process(struct rp_metrics *m)
 	getrlimit(RLIMIT_NOFILE, &fds);
 	rp_metrics_add_as(
 		m, "process_resident_memory_bytes", "resident memory", "", resident_bytes(), true);
-	rp_metrics_add_as(m, "process_cpu_seconds", "user and system time", "",
-		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec), false);
+	rp_metrics_add_micros(m, "process_cpu_seconds", "user and system time", "",
+		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
+		false);
 	rp_metrics_add_as(m, "process_open_fds", "open file descriptors", "", open_fds(), true);
 	rp_metrics_add_as(
 		m, "process_max_fds", "most file descriptors", "", (uint64_t)fds.rlim_cur, true);
@@ -166,6 +168,16 @@ static void metrics_method(
 	}
 }
 
+static void metrics_client(void *ctx, const char *version, bool stream, uint64_t requests)
+{
+	char labels[128];
+
+	snprintf(labels, sizeof(labels), "client_api_version=\"%s\",type=\"%s\"", version,
+		stream ? "stream" : "unary");
+	rp_metrics_add_as(ctx, "etcd_server_client_requests",
+		"calls by the version that clients say of themselves", labels, requests, false);
+}
+
 void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)
 {
 	struct rp_grpc_server_stats g = rp_grpc_server_stats(ctl->server);
@@ -182,6 +194,8 @@ void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)
 	COUNTER("server_proposals_applied", "revision", revision);
 	GAUGE("server_proposals_pending", "writes that wait", ctl->writes.count);
 	COUNTER("server_proposals_failed", "always 0", 0);
+	GAUGE("server_quota_backend_bytes", "bound of what is held",
+		rp_kv_quota_bytes(rp_control_kv(ctl->control)));
 	COUNTER("network_client_grpc_received_bytes", "from clients", g.bytes_in);
 	COUNTER("network_client_grpc_sent_bytes", "to clients", g.bytes_out);
 	snprintf(labels, sizeof(labels), "server_version=\"%s\"", RP_ETCD_VERSION);
@@ -191,6 +205,7 @@ void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m)
 	rp_metrics_add_as(m, "etcd_cluster_version", "version of the cluster", labels, 1, true);
 	snprintf(labels, sizeof(labels), "server_id=\"%" PRIx64 "\"", ctl->config.self.node);
 	rp_metrics_add_as(m, "etcd_server_id", "member id", labels, 1, true);
+	rp_etcd_each_client(ctl->etcd, metrics_client, m);
 	rp_grpc_server_each_method(ctl->server, metrics_method, m);
 #undef COUNTER
 #undef GAUGE

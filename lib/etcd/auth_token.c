@@ -354,10 +354,55 @@ static bool version_refused(struct rp_grpc_call *call)
 	return true;
 }
 
+/* The version a client says, as the label of a metric: what is not a version's is left out. */
+static void version_label(const char *text, size_t length, char out[ETCD_CLIENT_VERSION_BYTES])
+{
+	static const char good[] = "0123456789abcdefghijklmnopqrstuvwxyz"
+				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ._-+";
+	size_t n = 0;
+
+	for (size_t i = 0; i < length && n < ETCD_CLIENT_VERSION_BYTES - 1; i++)
+		if (memchr(good, text[i], sizeof(good) - 1))
+			out[n++] = text[i];
+	out[n] = '\0';
+	if (n == 0)
+		snprintf(out, ETCD_CLIENT_VERSION_BYTES, "unknown");
+}
+
+static void client_count(const struct etcd_method *m, struct rp_grpc_call *call)
+{
+	struct rp_etcd *e = m->e;
+	size_t length = 0;
+	const char *text = rp_grpc_call_metadata(call, "client-api-version", &length);
+	char version[ETCD_CLIENT_VERSION_BYTES];
+	struct etcd_client *c;
+	uint32_t i = 0;
+
+	if (m->of_nodes)
+		return;
+	version_label(text, text ? length : 0, version);
+	while (i < e->client_count && strcmp(e->clients[i].version, version) != 0)
+		i++;
+	/* Clients could say anything: what comes last is one for all. */
+	i = RP_MIN(i, (uint32_t)ETCD_CLIENT_VERSIONS_MAX - 1);
+	c = &e->clients[i];
+	if (i == e->client_count) {
+		e->client_count++;
+		memcpy(c->version, version, sizeof(version));
+		if (i == ETCD_CLIENT_VERSIONS_MAX - 1)
+			snprintf(c->version, sizeof(c->version), "other");
+	}
+	if (m->kind == RP_GRPC_UNARY)
+		c->unary++;
+	else
+		c->streams++;
+}
+
 static void gate_on_start(struct rp_grpc_call *call, void *ctx)
 {
 	const struct etcd_method *m = ctx;
 
+	client_count(m, call);
 	if (m->kind == RP_GRPC_BIDI && version_refused(call))
 		return;
 	if (m->ops->on_start)

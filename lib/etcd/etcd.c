@@ -132,8 +132,11 @@ static int register_methods(struct rp_etcd *e)
 		const struct service_method *m =
 			i < etcd_count ? &etcd_methods[i] : &peer_methods[i - etcd_count];
 
-		e->gates[i] = (struct etcd_method){
-			.e = e, .ops = m->ops, .kind = m->kind, .auth = m->auth};
+		e->gates[i] = (struct etcd_method){.e = e,
+			.ops = m->ops,
+			.kind = m->kind,
+			.auth = m->auth,
+			.of_nodes = i >= etcd_count};
 		e->methods[i] = (struct rp_grpc_method){.path = m->path,
 			.kind = m->kind,
 			.ops = &etcd_gate_ops,
@@ -295,4 +298,17 @@ void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)
 	*stats = e->stats;
 	stats->calls_waiting = e->calls.count;
 	stats->auth_tokens = e->auth->tokens.count;
+}
+
+void rp_etcd_each_client(const struct rp_etcd *e,
+	void (*fn)(void *ctx, const char *version, bool stream, uint64_t requests), void *ctx)
+{
+	for (uint32_t i = 0; i < e->client_count; i++) {
+		const struct etcd_client *c = &e->clients[i];
+
+		if (c->unary > 0)
+			fn(ctx, c->version, false, c->unary);
+		if (c->streams > 0)
+			fn(ctx, c->version, true, c->streams);
+	}
 }

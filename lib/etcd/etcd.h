@@ -298,6 +298,12 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns);
 void rp_etcd_stop(struct rp_etcd *e);
 
 void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats);
+/**
+ * Calls of clients by the version that they say (metadata client-api-version): "unknown" without
+ * one, "other" beyond the first few versions. A version is letters, digits and "._-+" only.
+ */
+void rp_etcd_each_client(const struct rp_etcd *e,
+	void (*fn)(void *ctx, const char *version, bool stream, uint64_t requests), void *ctx);
 
 /** The gRPC status that a client is told. */
 int rp_etcd_qstatus_code(enum rp_qstatus status);

@@ -84,6 +84,26 @@ struct etcd_method {
 	const struct rp_grpc_call_ops *ops;
 	enum rp_grpc_kind kind;
 	enum etcd_auth_class auth;
+	bool of_nodes; /**< only nodes call it */
+};
+
+#define ETCD_CLIENT_VERSIONS_MAX 16
+#define ETCD_CLIENT_VERSION_BYTES 24
+
+#define ETCD_ALARMS 2
+#define ETCD_ALARM_MEMBERS_MAX 64
+
+/** Which members have an alarm, beside this node. */
+struct etcd_alarm {
+	uint64_t members[ETCD_ALARM_MEMBERS_MAX];
+	uint32_t count;
+	bool own; /**< this node has it, too; of meaning while count > 0 */
+};
+
+/** Calls of clients of one version. */
+struct etcd_client {
+	char version[ETCD_CLIENT_VERSION_BYTES];
+	uint64_t unary, streams;
 };
 
 struct etcd_auth;
@@ -124,8 +144,11 @@ struct rp_etcd {
 
 	uint64_t retried_ns; /**< when clients without room were tried last */
 	uint64_t connection_last;
-	uint32_t snapshots;			     /**< streams under way */
-	char downgrade_target[ETCD_DOWNGRADE_BYTES]; /**< "" = no downgrade is under way */
+	uint32_t snapshots;		       /**< streams under way */
+	struct etcd_alarm alarms[ETCD_ALARMS]; /**< NOSPACE, CORRUPT */
+	uint32_t client_count;
+	struct etcd_client clients[ETCD_CLIENT_VERSIONS_MAX]; /**< the last is "other" */
+	char downgrade_target[ETCD_DOWNGRADE_BYTES];	      /**< "" = no downgrade is under way */
 
 	/* Scratch of one watch response: two key-values an event. */
 	Mvccpb__KeyValue *kvs;
@@ -487,5 +510,3 @@ const struct etcd_conn *etcd_peer_is_proved(struct rp_etcd *e, struct rp_grpc_ca
 bool etcd_deliver_answer(
 	struct rp_etcd *e, uint64_t token, struct rp_span answer, int status, const char *text);
 int etcd_http_register(struct rp_etcd *e);
-/** Status.errors and /health: alarms as etcd prints them. */
-bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size);

@@ -15,34 +15,116 @@
 static const struct {
 	enum rp_kv_alarm alarm;
 	const char *name;
-} alarms[] = {{RP_KV_ALARM_NOSPACE, "NOSPACE"}, {RP_KV_ALARM_CORRUPT, "CORRUPT"}};
+} alarms[ETCD_ALARMS] = {{RP_KV_ALARM_NOSPACE, "NOSPACE"}, {RP_KV_ALARM_CORRUPT, "CORRUPT"}};
 
-bool etcd_alarm_text(const struct rp_etcd *e, enum rp_kv_alarm alarm, char *out, size_t size)
+/*
+ * An alarm is of a member, as clients name it: the store raises its own, of this node, and knows of
+ * one flag for all members. While other members have an alarm, whether this node has it is in
+ * `own`.
+ */
+static bool alarm_is_own(const struct rp_etcd *e, size_t i)
 {
-	if (!rp_kv_alarm_active(e->kv, alarm))
-		return false;
-	for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++)
-		if (alarms[i].alarm == alarm)
-			snprintf(out, size, "memberID:%" PRIu64 " alarm:%s ", e->config.member_id,
-				alarms[i].name);
+	return e->alarms[i].count > 0 ? e->alarms[i].own
+				      : rp_kv_alarm_active(e->kv, alarms[i].alarm);
+}
+
+static uint32_t alarm_find(const struct etcd_alarm *a, uint64_t member)
+{
+	uint32_t i = 0;
+
+	while (i < a->count && a->members[i] != member)
+		i++;
+	return i;
+}
+
+/* False: there is no room for one more. */
+static bool alarm_activate(struct rp_etcd *e, size_t i, uint64_t member)
+{
+	struct etcd_alarm *a = &e->alarms[i];
+	uint32_t at = alarm_find(a, member);
+
+	if (member == e->config.member_id) {
+		a->own = true;
+	} else if (at == a->count) {
+		if (a->count == ETCD_ALARM_MEMBERS_MAX)
+			return false;
+		if (a->count == 0)
+			a->own = rp_kv_alarm_active(e->kv, alarms[i].alarm);
+		a->members[a->count++] = member;
+	}
+	rp_kv_alarm_set(e->kv, alarms[i].alarm, true);
 	return true;
+}
+
+/* False: the member has no such alarm. */
+static bool alarm_deactivate(struct rp_etcd *e, size_t i, uint64_t member)
+{
+	struct etcd_alarm *a = &e->alarms[i];
+	uint32_t at = alarm_find(a, member);
+	bool was = member == e->config.member_id ? alarm_is_own(e, i) : at < a->count;
+
+	if (!was)
+		return false;
+	if (member == e->config.member_id)
+		a->own = false;
+	else
+		memmove(&a->members[at], &a->members[at + 1],
+			(--a->count - at) * sizeof(a->members[0]));
+	if (a->count == 0)
+		rp_kv_alarm_set(e->kv, alarms[i].alarm, a->own);
+	return true;
+}
+
+static void alarm_add(
+	struct etcd_arena *a, Etcdserverpb__AlarmResponse *m, uint64_t id, enum rp_kv_alarm alarm)
+{
+	Etcdserverpb__AlarmMember *member = etcd_arena_get(a, sizeof(*member));
+
+	etcdserverpb__alarm_member__init(member);
+	member->memberid = id;
+	member->alarm = (Etcdserverpb__AlarmType)alarm;
+	m->alarms[m->n_alarms++] = member;
+}
+
+/* All that are active, of one kind or of each. */
+static void alarms_list(const struct rp_etcd *e, struct etcd_arena *a,
+	Etcdserverpb__AlarmResponse *m, enum rp_kv_alarm kind)
+{
+	m->alarms = etcd_arena_get(
+		a, ETCD_ALARMS * (ETCD_ALARM_MEMBERS_MAX + 1) * sizeof(m->alarms[0]));
+	for (size_t i = 0; i < ETCD_ALARMS; i++) {
+		if (kind != RP_KV_ALARM_NONE && kind != alarms[i].alarm)
+			continue;
+		if (alarm_is_own(e, i))
+			alarm_add(a, m, e->config.member_id, alarms[i].alarm);
+		for (uint32_t n = 0; n < e->alarms[i].count; n++)
+			alarm_add(a, m, e->alarms[i].members[n], alarms[i].alarm);
+	}
 }
 
 static void status_errors(struct rp_etcd *e, struct etcd_arena *a,
 	const struct rp_etcd_status *status, Etcdserverpb__StatusResponse *m)
 {
-	size_t room = status->error_count + RP_ARRAY_SIZE(alarms) + 1;
+	Etcdserverpb__AlarmResponse active = ETCDSERVERPB__ALARM_RESPONSE__INIT;
 
-	m->errors = etcd_arena_get(a, room * sizeof(m->errors[0]));
+	alarms_list(e, a, &active, RP_KV_ALARM_NONE);
+	m->errors = etcd_arena_get(
+		a, (status->error_count + active.n_alarms + 1) * sizeof(m->errors[0]));
 	if (status->leader == 0)
 		m->errors[m->n_errors++] = (char *)"etcdserver: no leader";
 	for (uint32_t i = 0; i < status->error_count; i++)
 		m->errors[m->n_errors++] = (char *)status->errors[i];
-	for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++) {
+	/* As protobuf for Go prints the message. */
+	for (size_t i = 0; i < active.n_alarms; i++) {
+		const Etcdserverpb__AlarmMember *member = active.alarms[i];
 		char *text = etcd_arena_get(a, 64);
+		size_t n = 0;
 
-		if (etcd_alarm_text(e, alarms[i].alarm, text, 64))
-			m->errors[m->n_errors++] = text;
+		if (member->memberid != 0)
+			n = (size_t)snprintf(text, 64, "memberID:%" PRIu64 " ", member->memberid);
+		snprintf(text + n, 64 - n, "alarm:%s ",
+			member->alarm == ETCDSERVERPB__ALARM_TYPE__NOSPACE ? "NOSPACE" : "CORRUPT");
+		m->errors[m->n_errors++] = text;
 	}
 }
 
@@ -83,39 +165,27 @@ static void on_status(struct rp_grpc_call *call, const uint8_t *data, size_t len
 	etcd_unpacked_free(&request->base);
 }
 
-static void alarm_add(struct rp_etcd *e, struct etcd_arena *a, Etcdserverpb__AlarmResponse *m,
-	enum rp_kv_alarm alarm)
-{
-	Etcdserverpb__AlarmMember *member = etcd_arena_get(a, sizeof(*member));
-
-	etcdserverpb__alarm_member__init(member);
-	member->memberid = e->config.member_id;
-	member->alarm = (Etcdserverpb__AlarmType)alarm;
-	m->alarms[m->n_alarms++] = member;
-}
-
-static void alarm_run(struct rp_etcd *e, struct etcd_arena *a, const Etcdserverpb__AlarmRequest *r,
+static bool alarm_run(struct rp_etcd *e, struct etcd_arena *a, const Etcdserverpb__AlarmRequest *r,
 	Etcdserverpb__AlarmResponse *m)
 {
 	enum rp_kv_alarm alarm = (enum rp_kv_alarm)r->alarm;
+	bool activate = r->action == ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__ACTIVATE;
+	bool deactivate = r->action == ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__DEACTIVATE;
 
-	switch ((int)r->action) {
-	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__GET:
-		for (size_t i = 0; i < RP_ARRAY_SIZE(alarms); i++)
-			if ((alarm == RP_KV_ALARM_NONE || alarm == alarms[i].alarm) &&
-				rp_kv_alarm_active(e->kv, alarms[i].alarm))
-				alarm_add(e, a, m, alarms[i].alarm);
-		break;
-	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__ACTIVATE:
-		rp_kv_alarm_set(e->kv, alarm, true);
-		if (rp_kv_alarm_active(e->kv, alarm))
-			alarm_add(e, a, m, alarm);
-		break;
-	case ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__DEACTIVATE:
-		if (rp_kv_alarm_set(e->kv, alarm, false))
-			alarm_add(e, a, m, alarm);
-		break;
+	if (r->action == ETCDSERVERPB__ALARM_REQUEST__ALARM_ACTION__GET) {
+		alarms_list(e, a, m, alarm);
+		return true;
 	}
+	m->alarms = etcd_arena_get(a, sizeof(m->alarms[0]));
+	for (size_t i = 0; i < ETCD_ALARMS; i++) {
+		if (alarms[i].alarm != alarm)
+			continue;
+		if (activate && !alarm_activate(e, i, r->memberid))
+			return false;
+		if (activate || (deactivate && alarm_deactivate(e, i, r->memberid)))
+			alarm_add(a, m, r->memberid, alarm);
+	}
+	return true;
 }
 
 static void on_alarm(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
@@ -129,11 +199,10 @@ static void on_alarm(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	if (!request)
 		return;
 	m.header = etcd_header_in(&a, e, rp_kv_revision(e->kv));
-	m.alarms = etcd_arena_get(&a, RP_ARRAY_SIZE(alarms) * sizeof(m.alarms[0]));
-	/* An alarm number that is none of ours names nothing. */
-	if ((int)request->alarm >= RP_KV_ALARM_NONE && (int)request->alarm <= RP_KV_ALARM_CORRUPT)
-		alarm_run(e, &a, request, &m);
-	etcd_reply(call, &m.base);
+	if (alarm_run(e, &a, request, &m))
+		etcd_reply(call, &m.base);
+	else
+		etcd_refuse(call, RP_GRPC_RESOURCE_EXHAUSTED, "alarms of too many members");
 	etcd_arena_free(&a);
 	etcd_unpacked_free(&request->base);
 }

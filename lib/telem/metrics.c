@@ -37,7 +37,15 @@ void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help,
 	RP_ASSERT(item->labels != NULL);
 	item->help = help;
 	item->value = value;
+	item->parts = 1;
 	item->gauge = gauge;
+}
+
+void rp_metrics_add_micros(struct rp_metrics *m, const char *name, const char *help,
+	const char *labels, uint64_t micros, bool gauge)
+{
+	rp_metrics_add_as(m, name, help, labels, micros, gauge);
+	m->items[m->count - 1].parts = 1000000;
 }
 
 void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, const char *help,
@@ -217,8 +225,19 @@ static int by_name(const void *a, const void *b)
 	return c ? c : strcmp(x->labels, y->labels);
 }
 
-char *rp_metrics_openmetrics(struct rp_metrics *m, size_t *length)
+enum rp_metrics_format rp_metrics_format_of(const char *accept, const char **content_type)
 {
+	if (accept && strstr(accept, "application/openmetrics-text")) {
+		*content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+		return RP_METRICS_OPENMETRICS;
+	}
+	*content_type = "text/plain; version=0.0.4; charset=utf-8";
+	return RP_METRICS_PROMETHEUS;
+}
+
+char *rp_metrics_text(struct rp_metrics *m, enum rp_metrics_format format, size_t *length)
+{
+	bool open = format == RP_METRICS_OPENMETRICS;
 	char *text = NULL;
 	FILE *f = open_memstream(&text, length);
 
@@ -227,14 +246,22 @@ char *rp_metrics_openmetrics(struct rp_metrics *m, size_t *length)
 		qsort(m->items, m->count, sizeof(*m->items), by_name);
 	for (size_t i = 0; i < m->count; i++) {
 		const struct rp_metric *x = &m->items[i];
+		const char *total = x->gauge ? "" : "_total";
+		/* OpenMetrics names a counter's family without "_total", the older format with it.
+		 */
+		const char *family = open ? "" : total;
 
 		if (i == 0 || strcmp(x->name, m->items[i - 1].name) != 0)
-			fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", x->name, x->help, x->name,
-				x->gauge ? "gauge" : "counter");
-		fprintf(f, x->labels[0] ? "%s%s{%s} %" PRIu64 "\n" : "%s%s%s %" PRIu64 "\n",
-			x->name, x->gauge ? "" : "_total", x->labels, x->value);
+			fprintf(f, "# HELP %s%s %s\n# TYPE %s%s %s\n", x->name, family, x->help,
+				x->name, family, x->gauge ? "gauge" : "counter");
+		fprintf(f, x->labels[0] ? "%s%s{%s} %" PRIu64 : "%s%s%s %" PRIu64, x->name, total,
+			x->labels, x->value / x->parts);
+		if (x->parts > 1)
+			fprintf(f, ".%06" PRIu64, x->value % x->parts);
+		fputc('\n', f);
 	}
-	fputs("# EOF\n", f);
+	if (open)
+		fputs("# EOF\n", f);
 	fclose(f);
 	return text;
 }

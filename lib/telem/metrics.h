@@ -7,7 +7,7 @@
  *
  *   1. rp_metrics_init(); rp_metrics_shard() for each shard's snapshot, rp_metrics_add() for
  * others.
- *   2. rp_metrics_openmetrics() for /metrics, or walk `items`.
+ *   2. rp_metrics_text() for /metrics, or walk `items`.
  *   3. rp_metrics_free().
  *
  * Control thread; it allocates.
@@ -24,7 +24,13 @@ struct rp_metric {
 	char *labels;	  /**< without braces; "" = none */
 	const char *help; /**< constant */
 	uint64_t value;
+	uint32_t parts; /**< `value` is in as many parts of the metric's unit, a power of ten; 1 */
 	bool gauge;
+};
+
+enum rp_metrics_format {
+	RP_METRICS_PROMETHEUS,	/**< text/plain; version=0.0.4, which every scraper reads */
+	RP_METRICS_OPENMETRICS, /**< application/openmetrics-text; version=1.0.0 */
 };
 
 struct rp_metrics {
@@ -40,7 +46,12 @@ void rp_metrics_add(struct rp_metrics *m, const char *module, const char *name, 
 /** The same under a whole name, without "ringpost_"; a counter's "_total" is added in its text. */
 void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help, const char *labels,
 	uint64_t value, bool gauge);
+/** The same, of a value in micros of the metric's unit. */
+void rp_metrics_add_micros(struct rp_metrics *m, const char *name, const char *help,
+	const char *labels, uint64_t micros, bool gauge);
 /** Everything in a shard's snapshot: engine, queues, deliver, links, tcp, net and the loop. */
 void rp_metrics_shard(struct rp_metrics *m, unsigned shard, const struct rp_engine_snapshot *s);
-/** The text of all, grouped by name, ending in "# EOF"; malloc'd, free it. */
-char *rp_metrics_openmetrics(struct rp_metrics *m, size_t *length);
+/** The text of all, grouped by name; malloc'd, free it. */
+char *rp_metrics_text(struct rp_metrics *m, enum rp_metrics_format format, size_t *length);
+/** What `accept` (a request's header, NULL = none) asks for, and the Content-Type of that. */
+enum rp_metrics_format rp_metrics_format_of(const char *accept, const char **content_type);

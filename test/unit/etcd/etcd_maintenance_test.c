@@ -238,6 +238,34 @@ static void test_defragment(void **state)
 	assert_null(a->header);
 }
 
+static uint32_t hash(struct rig *r)
+{
+	Etcdserverpb__HashRequest m = ETCDSERVERPB__HASH_REQUEST__INIT;
+	Etcdserverpb__HashResponse *a = rig_call_on(r, NULL, "/etcdserverpb.Maintenance/Hash", &m,
+		&etcdserverpb__hash_response__descriptor);
+
+	assert_non_null(a);
+	assert_int_equal(a->header->member_id, RIG_MEMBER);
+	assert_int_equal(a->header->revision, rp_kv_revision(r->kv));
+	return a->hash;
+}
+
+/* Of what is stored: equal while nothing changes, another one with every write. */
+static void test_hash(void **state)
+{
+	struct rig *r = *state;
+	uint32_t empty = hash(r), one, two;
+
+	assert_int_equal(hash(r), empty);
+	rig_put(r, "k", "v");
+	one = hash(r);
+	assert_int_not_equal(one, empty);
+	assert_int_equal(hash(r), one);
+	rig_put(r, "k", "v");
+	two = hash(r);
+	assert_int_not_equal(two, one);
+}
+
 static Etcdserverpb__DowngradeResponse *downgrade(struct rig *r, int action, const char *version)
 {
 	Etcdserverpb__DowngradeRequest m = ETCDSERVERPB__DOWNGRADE_REQUEST__INIT;
@@ -387,6 +415,7 @@ int main(void)
 		T(test_snapshot_bounds),
 		T(test_move_leader),
 		T(test_defragment),
+		T(test_hash),
 		T(test_downgrade),
 		T(test_member_changes),
 	};

@@ -90,14 +90,20 @@ static void test_status(void **state)
 	assert_string_equal(s->errors[1], "memberID:200 alarm:NOSPACE ");
 }
 
-static Etcdserverpb__AlarmResponse *alarm_call(struct rig *r, int action, int type)
+static Etcdserverpb__AlarmResponse *alarm_of(struct rig *r, int action, int type, uint64_t member)
 {
 	Etcdserverpb__AlarmRequest m = ETCDSERVERPB__ALARM_REQUEST__INIT;
 
+	m.memberid = member;
 	m.action = (Etcdserverpb__AlarmRequest__AlarmAction)action;
 	m.alarm = (Etcdserverpb__AlarmType)type;
 	return rig_call_on(r, NULL, "/etcdserverpb.Maintenance/Alarm", &m,
 		&etcdserverpb__alarm_response__descriptor);
+}
+
+static Etcdserverpb__AlarmResponse *alarm_call(struct rig *r, int action, int type)
+{
+	return alarm_of(r, action, type, RIG_MEMBER);
 }
 
 /* What the client says of its version has to be text, of unary calls and of streams. */
@@ -126,6 +132,48 @@ static void test_client_version(void **state)
 	}
 }
 
+static void client_add(void *ctx, const char *version, bool stream, uint64_t requests)
+{
+	char *out = ctx;
+
+	sprintf(out + strlen(out), "%s %s %d;", version, stream ? "stream" : "unary",
+		(int)requests);
+}
+
+static void client_calls(struct rig *r, const char *path, const char *version)
+{
+	fake_version = version;
+	fake_call_free(fake_call_new(r->server, path, NULL));
+	fake_version = NULL;
+}
+
+/* Calls are counted by that version, for few versions whatever clients say. */
+static void test_client_counts(void **state)
+{
+	struct rig *r = *state;
+	char text[1024] = "", version[32];
+
+	rp_etcd_each_client(r->e, client_add, text);
+	assert_string_equal(text, "");
+	client_calls(r, RIG_RANGE, NULL);
+	client_calls(r, RIG_RANGE, "3.5");
+	client_calls(r, RIG_RANGE, "3.5");
+	client_calls(r, RIG_WATCH, "3.5");
+	client_calls(r, RIG_RANGE, "3.\"6}\n");
+	client_calls(r, RIG_RANGE, "\" ");
+	rp_etcd_each_client(r->e, client_add, text);
+	assert_string_equal(text, "unknown unary 2;3.5 unary 2;3.5 stream 1;3.6 unary 1;");
+	for (int i = 0; i < 100; i++) {
+		snprintf(version, sizeof(version), "9.%d.0123456789012345678", i);
+		client_calls(r, RIG_RANGE, version);
+	}
+	client_calls(r, RIG_RANGE, "3.5");
+	text[0] = '\0';
+	rp_etcd_each_client(r->e, client_add, text);
+	assert_non_null(strstr(text, "3.5 unary 3;"));
+	assert_non_null(strstr(text, "9.11.012345678901234567 unary 1;other unary 88;"));
+}
+
 static void test_alarm(void **state)
 {
 	struct rig *r = *state;
@@ -138,6 +186,55 @@ static void test_alarm(void **state)
 	assert_int_equal(alarm_call(r, 0, 77)->n_alarms, 0);
 	assert_int_equal(alarm_call(r, 2, 1)->n_alarms, 1);
 	assert_int_equal(alarm_call(r, 2, 1)->n_alarms, 0);
+}
+
+/* Whose alarm it is decides the client; while any member has one, writes are refused. */
+static void test_alarm_members(void **state)
+{
+	struct rig *r = *state;
+	Etcdserverpb__StatusRequest m = ETCDSERVERPB__STATUS_REQUEST__INIT;
+	Etcdserverpb__StatusResponse *s;
+	Etcdserverpb__AlarmResponse *a;
+
+	assert_int_equal(alarm_of(r, 1, 1, 5)->alarms[0]->memberid, 5);
+	assert_int_equal(alarm_of(r, 1, 1, 5)->n_alarms, 1);
+	assert_int_equal(alarm_of(r, 1, 1, 0)->alarms[0]->memberid, 0);
+	assert_int_equal(alarm_of(r, 9, 1, 5)->n_alarms, 0);
+	a = alarm_of(r, 0, 0, 0);
+	assert_int_equal(a->n_alarms, 2);
+	assert_int_equal(a->alarms[0]->memberid, 5);
+	s = rig_call_on(r, NULL, "/etcdserverpb.Maintenance/Status", &m,
+		&etcdserverpb__status_response__descriptor);
+	assert_int_equal(s->n_errors, 2);
+	assert_string_equal(s->errors[0], "memberID:5 alarm:NOSPACE ");
+	assert_string_equal(s->errors[1], "alarm:NOSPACE ");
+	rig_put(r, "k", "v");
+	assert_refused(r, RP_GRPC_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded");
+	/* This node has none yet, and then one, too. */
+	assert_int_equal(alarm_of(r, 2, 1, RIG_MEMBER)->n_alarms, 0);
+	assert_int_equal(alarm_of(r, 1, 1, RIG_MEMBER)->n_alarms, 1);
+	assert_int_equal(alarm_of(r, 0, 1, 0)->n_alarms, 3);
+	assert_int_equal(alarm_of(r, 2, 1, 5)->n_alarms, 1);
+	assert_int_equal(alarm_of(r, 2, 1, 5)->n_alarms, 0);
+	assert_int_equal(alarm_of(r, 2, 1, 0)->n_alarms, 1);
+	rig_put(r, "k", "v");
+	assert_int_equal(r->code, RP_GRPC_RESOURCE_EXHAUSTED);
+	assert_int_equal(alarm_of(r, 2, 1, RIG_MEMBER)->n_alarms, 1);
+	rig_put(r, "k", "v");
+	assert_int_equal(r->code, RP_GRPC_OK);
+	/* The other way round; and no more of them than are remembered. */
+	alarm_of(r, 1, 2, RIG_MEMBER);
+	for (uint64_t member = 1; member <= 64; member++)
+		alarm_of(r, 1, 2, 1000 + member);
+	assert_int_equal(r->code, RP_GRPC_OK);
+	alarm_of(r, 1, 2, 2000);
+	assert_int_equal(r->code, RP_GRPC_RESOURCE_EXHAUSTED);
+	assert_int_equal(alarm_of(r, 0, 2, 0)->n_alarms, 65);
+	assert_int_equal(alarm_of(r, 2, 2, RIG_MEMBER)->n_alarms, 1);
+	for (uint64_t member = 1; member <= 64; member++)
+		assert_int_equal(alarm_of(r, 2, 2, 1000 + member)->n_alarms, 1);
+	rig_put(r, "k", "v");
+	assert_int_equal(r->code, RP_GRPC_OK);
 }
 
 static void test_hash(void **state)
@@ -399,7 +496,9 @@ int main(void)
 		T(test_member_urls),
 		T(test_status),
 		T(test_client_version),
+		T(test_client_counts),
 		T(test_alarm),
+		T(test_alarm_members),
 		T(test_hash),
 		T(test_http),
 		T(test_peer),
