@@ -80,7 +80,7 @@ static int base64_value(char c)
 	return c == '/' || c == '_' ? 63 : -1;
 }
 
-bool rp_gateway_unbase64(struct rp_gateway_bytes *out, const char *text, size_t length)
+static bool unbase64(struct rp_gateway_bytes *out, const char *text, size_t length)
 {
 	size_t padding = 0;
 
@@ -108,4 +108,26 @@ bool rp_gateway_unbase64(struct rp_gateway_bytes *out, const char *text, size_t 
 		rp_gateway_bytes_add(out, bytes, n - 1);
 	}
 	return true;
+}
+
+bool rp_gateway_unbase64(struct rp_gateway_bytes *out, const char *text, size_t length)
+{
+	char *joined;
+	size_t n = 0;
+	bool good;
+
+	if (!memchr(text, '\n', length) && !memchr(text, '\r', length))
+		return unbase64(out, text, length);
+	/* Many encoders break their lines: Go's decoder, and so etcd, leaves that out. */
+	joined = malloc(length);
+	if (!joined) {
+		out->bad = true;
+		return true;
+	}
+	for (size_t i = 0; i < length; i++)
+		if (text[i] != '\n' && text[i] != '\r')
+			joined[n++] = text[i];
+	good = unbase64(out, joined, n);
+	free(joined);
+	return good;
 }

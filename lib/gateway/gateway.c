@@ -117,8 +117,8 @@ static char *error_text(bool streams, enum rp_grpc_code code, const char *text)
 	error = streams ? json_pack("{s:{s:i,s:i,s:O,s:s}}", "error", "grpc_code", (int)code,
 				  "http_code", status, "message", message, "http_status",
 				  rp_http_reason(status))
-			: json_pack("{s:O,s:O,s:i}", "error", message, "message", message, "code",
-				  (int)code);
+			: json_pack("{s:O,s:O,s:i,s:[]}", "error", message, "message", message,
+				  "code", (int)code, "details");
 	out = error ? json_dumps(error, JSON_COMPACT) : NULL;
 	json_decref(error);
 	json_decref(message);
@@ -298,8 +298,8 @@ static bool tell_next(struct gateway_call *g)
 		call_refuse(g, why);
 		return false;
 	}
-	/* An empty body is an empty request, as etcd takes it. */
-	if (!json && !g->first)
+	/* An empty body is an empty request, as etcd takes it, and a stream without any. */
+	if (!json && (!g->first || g->route->method->kind == RP_GRPC_BIDI))
 		return false;
 	g->first = false;
 	if (json)

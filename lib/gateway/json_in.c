@@ -294,6 +294,9 @@ bool rp_gateway_json_in(struct rp_gateway_bytes *out, const ProtobufCMessageDesc
 {
 	struct json_in in = {0};
 
+	/* As etcd takes it: a message with nothing in it. */
+	if (json_is_null(json))
+		return true;
 	if (in_message(&in, out, d, json) && !out->bad)
 		return true;
 	*why = in.why ? in.why : "out of memory";

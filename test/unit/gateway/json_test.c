@@ -84,6 +84,23 @@ static void requests(void **state)
 	protobuf_c_message_free_unpacked(&t->base, NULL);
 }
 
+/* Encoders break the lines of base64, and a client may say null for nothing. */
+static void lenient_requests(void **state)
+{
+	Etcdserverpb__RangeRequest *r = unpacked(&etcdserverpb__range_request__descriptor,
+		"{\"key\":\"\\r\\nAP\\n8=\\n\",\"range_end\":\"\\n\"}");
+	Etcdserverpb__RangeRequest *none =
+		unpacked(&etcdserverpb__range_request__descriptor, "null");
+
+	assert_int_equal(r->key.len, 2);
+	assert_memory_equal(r->key.data, "\0\xff", 2);
+	assert_int_equal(r->range_end.len, 0);
+	assert_int_equal(none->key.len, 0);
+	refused("{\"key\":\"Y\\nQ=\\n\"}", "json: illegal base64 data");
+	protobuf_c_message_free_unpacked(&r->base, NULL);
+	protobuf_c_message_free_unpacked(&none->base, NULL);
+}
+
 static void bad_requests(void **state)
 {
 	refused("[]", "json: an object is expected");
@@ -208,6 +225,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests),
+		cmocka_unit_test(lenient_requests),
 		cmocka_unit_test(bad_requests),
 		cmocka_unit_test(depth),
 		cmocka_unit_test(answers),
