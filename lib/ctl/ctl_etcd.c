@@ -252,13 +252,23 @@ void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason)
 
 /* ---- members and status ---- */
 
-/* A peer that never answered has no id yet; its address stands for it. */
-static uint64_t member_id(uint64_t node, const char *peer_url)
+/*
+ * A peer that never answered has no id yet; its address stands for it, and after a change of the
+ * address the id that it had before.
+ */
+static uint64_t member_id(
+	const struct rp_ctl *ctl, uint32_t peer, uint64_t node, const char *peer_url)
 {
-	return node ? node : rp_queue_hash(peer_url, strlen(peer_url));
+	if (node != 0)
+		return node;
+	if (peer < RP_PEERS_MAX && ctl->member_ids[peer] != 0)
+		return ctl->member_ids[peer];
+	return rp_queue_hash(peer_url, strlen(peer_url));
 }
 
-static void member_fill(struct rp_ctl *ctl, uint32_t i, uint64_t node, const char *peer_url)
+/* The i-th of the list; `peer` is its slot, RP_PEERS_MAX for none. */
+static void member_fill(
+	struct rp_ctl *ctl, uint32_t i, uint32_t peer, uint64_t node, const char *peer_url)
 {
 	struct ctl_member *t = &ctl->members[i];
 	struct rp_node_record r;
@@ -275,7 +285,7 @@ static void member_fill(struct rp_ctl *ctl, uint32_t i, uint64_t node, const cha
 	t->peer = t->peer_url;
 	t->client = t->client_url;
 	ctl->member_list[i] = (struct rp_etcd_member){
-		.id = member_id(node, peer_url),
+		.id = member_id(ctl, peer, node, peer_url),
 		.name = t->name,
 		.peer_urls = &t->peer,
 		.client_urls = &t->client,
@@ -290,13 +300,13 @@ static uint32_t backend_members(void *ctx, const struct rp_etcd_member **members
 	struct rp_repl *repl = rp_control_repl(ctl->control);
 	uint32_t n = 0;
 
-	member_fill(ctl, n++, ctl->config.self.node,
+	member_fill(ctl, n++, RP_PEERS_MAX, ctl->config.self.node,
 		ctl->peer_url[0] ? ctl->peer_url : ctl->config.self.client_url);
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
 		struct rp_repl_peer_info info;
 
 		if (rp_repl_peer_get(repl, i, &info) && !info.self)
-			member_fill(ctl, n++, info.node, info.address);
+			member_fill(ctl, n++, i, info.node, info.address);
 	}
 	*members = ctl->member_list;
 	return n;
@@ -343,7 +353,7 @@ static int backend_member_add(void *ctx, const char *const *peer_urls, uint32_t 
 			struct rp_repl_peer_info info;
 
 			rp_repl_peer_get(repl, id, &info);
-			member_fill(ctl, RP_PEERS_MAX, info.node, info.address);
+			member_fill(ctl, RP_PEERS_MAX, id, info.node, info.address);
 			*member = ctl->member_list[RP_PEERS_MAX];
 			return 0;
 		}
@@ -357,7 +367,7 @@ static int backend_member_add(void *ctx, const char *const *peer_urls, uint32_t 
 				 : "etcdserver: given member URLs are invalid";
 		return count ? RP_GRPC_RESOURCE_EXHAUSTED : RP_GRPC_INVALID_ARGUMENT;
 	}
-	member_fill(ctl, RP_PEERS_MAX, 0, peer_urls[0]);
+	member_fill(ctl, RP_PEERS_MAX, id, 0, peer_urls[0]);
 	*member = ctl->member_list[RP_PEERS_MAX];
 	return 0;
 }
@@ -371,7 +381,7 @@ static rp_repl_peer_id peer_of_member(struct rp_ctl *ctl, uint64_t id)
 		struct rp_repl_peer_info info;
 
 		if (rp_repl_peer_get(repl, i, &info) && !info.self &&
-			id == member_id(info.node, info.address))
+			id == member_id(ctl, i, info.node, info.address))
 			return i;
 	}
 	return RP_REPL_NO_PEER;
@@ -411,8 +421,10 @@ static int backend_member_update(void *ctx, uint64_t id, const char *const *peer
 		return RP_GRPC_NOT_FOUND;
 	}
 	rp_control_peer_remove(ctl->control, peer, ctl_now(ctl));
-	if (ctl_peers_add(ctl, peer_urls[0], &peer) == 0)
+	if (ctl_peers_add(ctl, peer_urls[0], &peer) == 0) {
+		ctl->member_ids[peer] = id;
 		return RP_GRPC_OK;
+	}
 	*message = "ringpost: limits.peers is reached";
 	return RP_GRPC_RESOURCE_EXHAUSTED;
 }

@@ -650,7 +650,10 @@ int ctl_peers_add(struct rp_ctl *ctl, const char *address, rp_repl_peer_id *id)
 {
 	*id = rp_control_peer_add(ctl->control, address, ctl_now(ctl));
 	ctl_kick(ctl);
-	return *id == RP_REPL_NO_PEER ? -ENOSPC : 0;
+	if (*id == RP_REPL_NO_PEER)
+		return -ENOSPC;
+	ctl->member_ids[*id] = 0;
+	return 0;
 }
 
 #define PEER_URL_BYTES 300

@@ -186,6 +186,7 @@ struct rp_ctl {
 	/* Built anew by each call: members change, and few ask. */
 	struct ctl_member members[RP_PEERS_MAX + 1];
 	struct rp_etcd_member member_list[RP_PEERS_MAX + 1];
+	uint64_t member_ids[RP_PEERS_MAX]; /* shown until a peer tells its own; 0 = none */
 
 	/* Snapshots: one round at a time, for all who ask meanwhile the next one. */
 	struct rp_engine_snapshot snapshots[RP_SHARDS_MAX];
