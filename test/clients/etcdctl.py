@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -180,6 +181,7 @@ def lease(a):
     id_ = grant(a, 60)
     ctl(a, "put", "lease/k", "v", f"--lease={id_}")
     left = ctl(a, "lease", "timetolive", id_, "--keys")
+    need(id_ in ctl(a, "lease", "list").split(), "the list has it not")
     words = [re.sub(r"remaining\(\d+s\)", "remaining(Ns)", left),
              ctl(a, "lease", "keep-alive", "--once", id_), ctl(a, "lease", "revoke", id_)]
     return [w.replace(id_, "ID") for w in words] + [ctl(a, "get", "lease/k"), fails(a, "lease", "revoke", id_)]
@@ -227,6 +229,58 @@ def cluster(a):
     members = as_json(a, "member", "list")["members"]
     need(status["header"]["member_id"] == members[0]["ID"] == status["leader"], f"{status} {members}")
     return [len(members), sorted(status), run(a, "endpoint", "health")[0]]
+
+
+# Of a learner, so that an etcd of one node keeps its majority.
+PEER, PEER_MOVED = "http://127.0.0.1:7", "http://127.0.0.1:9"
+
+
+def members(a):
+    own = as_json(a, "member", "list")["members"][0]
+    said = [ctl(a, "member", "add", "other", "--learner", f"--peer-urls={PEER}").split(" to cluster")[0]]
+    other = next(m for m in as_json(a, "member", "list")["members"] if m["ID"] != own["ID"])
+    id_ = f"{other['ID']:x}"
+    said += [len(as_json(a, "member", "list")["members"]),
+             fails(a, "member", "add", "again", "--learner", f"--peer-urls={own['peerURLs'][0]}"),
+             fails(a, "member", "add", "bad", "--learner", "--peer-urls=127.0.0.1:7"),
+             ctl(a, "member", "update", id_, f"--peer-urls={PEER_MOVED}").split(" in cluster")[0],
+             fails(a, "member", "update", "1", f"--peer-urls={PEER}"),
+             fails(a, "member", "promote", "1"),
+             ctl(a, "member", "remove", id_).split(" from cluster")[0], len(as_json(a, "member", "list")["members"])]
+    return [re.sub(rf" +{id_}", " ID", s) if isinstance(s, str) else s for s in said]
+
+
+def maintenance(a):
+    own = as_json(a, "member", "list")["members"][0]["ID"]
+    ctl(a, "put", "maintenance", "1")
+    ctl(a, "compact", str(revision(a)))
+    said = [ctl(a, "alarm", "list"), ctl(a, "alarm", "disarm"), re.sub(r"\[.*\]", "[X]", ctl(a, "defrag")),
+            ctl(a, "move-leader", f"{own:x}").replace(f"{own:x}", "ID"), fails(a, "move-leader", "1"),
+            [sorted(h["HashKV"]) for h in as_json(a, "endpoint", "hashkv")]]
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "snapshot.db")
+        said += [ctl(a, "snapshot", "save", file).replace(file, "FILE"), os.path.getsize(file) % 512,
+                 sorted(as_json(a, "snapshot", "status", file))]
+    return said
+
+
+def newer(_):
+    raise NotInLibrary("etcdctl 3.4 is older than these calls")
+
+
+def auth_admin(a):
+    steps = [(["user", "add", "u1:pw"], None), (["user", "add", "u2:pw"], None), (["role", "add", "r1"], None),
+             (["role", "add", "r2"], None), (["role", "grant-permission", "r1", "read", "--prefix", "x/"], None),
+             (["role", "grant-permission", "r1", "readwrite", "y", "z"], None), (["user", "grant-role", "u1", "r1"], None),
+             (["user", "grant-role", "u1", "r2"], None), (["user", "list"], None), (["role", "list"], None),
+             (["user", "get", "u1"], None), (["role", "get", "r1"], None),
+             (["user", "passwd", "u1", "--interactive=false"], "new\n"), (["user", "revoke-role", "u1", "r2"], None),
+             (["user", "revoke-role", "u1", "r2"], None), (["role", "revoke-permission", "r1", "y", "z"], None),
+             (["role", "revoke-permission", "r1", "y", "z"], None), (["role", "get", "r1"], None),
+             (["role", "delete", "r1"], None), (["role", "delete", "r2"], None), (["user", "get", "u1"], None),
+             (["user", "delete", "u1"], None), (["user", "delete", "u2"], None), (["user", "delete", "u2"], None),
+             (["user", "list"], None), (["role", "list"], None)]
+    return [list(run(a, *args, stdin=stdin)) for args, stdin in steps]
 
 
 def queue_keys(case):

@@ -5,8 +5,9 @@
     run.py BINARIES [--client NAME]... [--work FOLDER] [--page FILE [--write]] [--verbose]
 
 Each client program does the cases of cases.py once with either server. A case passes when it works with
-ringpostd and says the same there as with etcd; queue cases exist with ringpostd only. --page compares the
-client's column of the matrix in docs/etcd-compat.md; with --write it is written anew, other columns stay.
+ringpostd and says the same there as with etcd; queue cases exist with ringpostd only. Which calls of the API
+that took is read from ringpostd's /metrics: each call that the library has must be among them. --page compares
+the client's columns of the matrices in docs/etcd-compat.md; with --write they are written anew, others stay.
 The environment's RP_CLIENTS_END, in seconds since 1970, is when all of it has to be over.
 What a client needs is fetched into the work folder, in the versions of its lock file. Where that cannot
 be had the client is skipped with the reason: status 77 when no client ran.
@@ -21,9 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integ" / "etcd")]
+import calls
 import cases
 from gateway_server import Server, free_port, ringpost
 
@@ -32,10 +35,13 @@ FETCH_S, BUILD_S, RUN_S = 600, 900, 150
 RUNS_S = 60
 BEGIN = "<!-- begin clients: test/clients/run.py writes this -->"
 END = "<!-- end clients -->"
+CALLS_BEGIN = "<!-- begin client calls: test/clients/run.py writes this -->"
+CALLS_END = "<!-- end client calls -->"
+CALLS = [calls.short(c) for c in calls.calls(HERE.parents[1], calls.ETCD)]
 DEBIAN_PYTHON = "/usr/bin/python3"
 
 # Where ringpostd says something else than etcd 3.4, by intent: (case, what etcd says, what ringpostd says, why).
-DIFFERS = []
+DIFFERS = [("newer", "(?i)unknown method|unimplemented", ".", "etcd 3.4 has no such calls")]
 
 
 class Skip(Exception):
@@ -103,13 +109,13 @@ def go_build(folder, version, work):
     modfile = f"-modfile=go-{version}.mod"
     command("the modules cannot be had", ["go", "mod", "download", modfile], Skip, FETCH_S, cwd=folder, env=env)
     command("the program does not build",
-            ["go", "build", "-p", "2", "-mod=readonly", modfile, "-o", str(program), "."],
+            ["go", "build", "-p", "2", "-mod=readonly", modfile, "-tags", f"clientv3_{version}", "-o", str(program), "."],
             AssertionError, BUILD_S, cwd=folder, env=env)
     return [str(program)]
 
 
 def go(version):
-    """Both versions are built from one source; each has a module file."""
+    """All versions are built from one source; each has a module file and a tag."""
     return lambda work: go_build(copied("go", work), version, work)
 
 
@@ -179,7 +185,9 @@ def etcd():
 
 def ours(binaries):
     # A consumer's return takes a process: on a busy machine more than the usual second.
-    return ringpost(binaries, "--queues-resume-ms", "3000", "--auth-bcrypt-cost", "4")
+    # Members are taken in by a node that has a cluster.
+    return ringpost(binaries, "--queues-resume-ms", "3000", "--auth-bcrypt-cost", "4", "--cluster", str(uuid.uuid4()),
+                    "--links-listen", str(free_port()))
 
 
 def ask(argv, server, client, names, verbose):
@@ -227,16 +235,38 @@ def judge(case, theirs, ours_):
     return "FAIL", f"etcd: {theirs['ok']} {theirs['detail']}; ringpostd: {ours_['ok']} {ours_['detail']}"
 
 
+def counted(text):
+    """{call: "pass" or "refused"} of what a server's /metrics say about calls that it got."""
+    out = {}
+    for name, labels in re.findall(r"^grpc_server_(started|msg_sent)_total\{(.*)\} [1-9]", text, re.M):
+        of = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        call = calls.short(f"{of['grpc_service']}/{of['grpc_method']}")
+        if call in CALLS and (name == "msg_sent" or call not in out):
+            out[call] = "pass" if name == "msg_sent" else "refused"
+    return out
+
+
+def judge_calls(client, made):
+    """{call: mark} for every call: "pass", "refused", "none" or, when no case made it, "FAIL"."""
+    out = {}
+    for call in CALLS:
+        has = cases.library_has(client, call)
+        out[call] = made.get(call, "FAIL" if has else "none") if has or call not in made else "FAIL"
+    return out
+
+
 def run_client(client, args):
-    """{case: (mark, note)} and the library's version."""
+    """{case: (mark, note)}, {call: mark} and the library's version."""
     argv = CLIENTS[client](args.work)
     need_time(RUNS_S)
-    answers = []
+    answers, made = [], {}
     for start, names in ((etcd, [n for n in cases.NAMES if not cases.ours_only(n)]),
                          (lambda: ours(args.binaries), cases.NAMES)):
         server = start()
         try:
             answers.append(ask(argv, server, client, names, args.verbose))
+            if server.name == "ringpost":
+                made = counted(server.ask("GET", "/metrics")[1].decode())
         finally:
             status = server.stop()
         if server.name == "ringpost" and status != 0:
@@ -245,49 +275,63 @@ def run_client(client, args):
     if args.verbose:
         print(json.dumps(mine, indent=1))
     marks = {case: judge(case, theirs.get(case), mine.get(case)) for case in cases.NAMES}
-    return marks, mine.get("version", {}).get("detail", "unknown")
+    return marks, judge_calls(client, made), mine.get("version", {}).get("detail", "unknown")
 
 
 # ---- the page ----
 
 
+def table(text, begin, end):
+    """The rows of a matrix's table, and all between its marks."""
+    body = text[text.index(begin) + len(begin):text.index(end)]
+    return [[c.strip() for c in l.strip().strip("|").split("|")] for l in body.splitlines() if l.startswith("|")], body
+
+
 def read_page(text):
-    """{client: (version, {case: (mark, note)})} of the matrix."""
-    body = text[text.index(BEGIN) + len(BEGIN):text.index(END)]
-    rows = [[c.strip() for c in l.strip().strip("|").split("|")] for l in body.splitlines() if l.startswith("|")]
+    """{client: (version, {case: (mark, note)}, {call: mark})} of the matrices."""
+    rows, body = table(text, BEGIN, END)
     notes = dict(re.findall(r"^\* (\S+ \S+): (.*)$", body, re.M))
     if len(rows) < 3:
         return {}
+    by_call = table(text, CALLS_BEGIN, CALLS_END)[0]
     columns = {}
     for n, client in enumerate(rows[0][2:], 2):
         marks = {row[0].strip("`"): (row[n], "") for row in rows[3:]}
-        columns[client] = (rows[2][n], {c: (m, notes.get(f"{client} {c}", "")) for c, (m, _) in marks.items()})
+        at = by_call[0].index(client) if by_call and client in by_call[0] else None
+        columns[client] = (rows[2][n], {c: (m, notes.get(f"{client} {c}", "")) for c, (m, _) in marks.items()},
+                           {row[0].strip("`"): row[at] for row in by_call[2:]} if at else {})
     return columns
+
+
+def between(text, begin, end, lines):
+    head, tail = text[:text.index(begin) + len(begin)], text[text.index(end):]
+    return head + "\n" + "\n".join(lines) + "\n\n" + tail
 
 
 def write_page(path, text, columns):
     order = [c for c in CLIENTS if c in columns]
-    lines = ["", "| case | calls | " + " | ".join(order) + " |", "|---" * (len(order) + 2) + "|",
+    lines = ["| case | calls | " + " | ".join(order) + " |", "|---" * (len(order) + 2) + "|",
              "| version | | " + " | ".join(columns[c][0] for c in order) + " |"]
-    for case, calls in cases.CASES:
-        lines.append(f"| `{case}` | {calls} | " + " | ".join(
+    for case, what in cases.CASES:
+        lines.append(f"| `{case}` | {what} | " + " | ".join(
             columns[c][1].get(case, ("not run", ""))[0] for c in order) + " |")
-    lines.append("")
-    for case in cases.NAMES:
-        for c in order:
-            note = columns[c][1].get(case, ("", ""))[1]
-            if note:
-                lines.append(f"* {c} {case}: {note}")
-    head, tail = text[:text.index(BEGIN) + len(BEGIN)], text[text.index(END):]
-    path.write_text(head + "\n".join(lines).replace("\n\n\n", "\n\n") + "\n\n" + tail)
+    notes = [f"* {c} {case}: {columns[c][1][case][1]}" for case in cases.NAMES for c in order
+             if columns[c][1].get(case, ("", ""))[1]]
+    text = between(text, BEGIN, END, lines + ([""] if notes else []) + notes)
+    lines = ["| call | " + " | ".join(order) + " |", "|---" * (len(order) + 1) + "|"]
+    for call in CALLS:
+        lines.append(f"| `{call}` | " + " | ".join(columns[c][2].get(call, "not run") for c in order) + " |")
+    path.write_text(between(text, CALLS_BEGIN, CALLS_END, lines))
 
 
-def compare_page(client, marks, columns):
+def compare_page(client, marks, by_call, columns):
     if client not in columns:
         return [f"{client} is not in the matrix"]
-    old = columns[client][1]
+    _, old, old_calls = columns[client]
     return [f"the matrix says {client} {case}: {old.get(case, ('nothing',))[0]}, it is {marks[case][0]}"
-            for case in cases.NAMES if old.get(case, ("",))[0] != marks[case][0]]
+            for case in cases.NAMES if old.get(case, ("",))[0] != marks[case][0]] + [
+            f"the matrix says {client} {call}: {old_calls.get(call, 'nothing')}, it is {by_call[call]}"
+            for call in CALLS if old_calls.get(call) != by_call[call]]
 
 
 def main():
@@ -308,21 +352,24 @@ def main():
     for client in args.client or CLIENTS:
         start = time.monotonic()
         try:
-            marks, version = run_client(client, args)
+            marks, by_call, version = run_client(client, args)
         except Skip as e:
             skipped.append(f"{client}: {e}")
             print(f"skipped: {skipped[-1]}")
-            columns.setdefault(client, ("not run", {cases.NAMES[0]: ("not run", str(e))}))
+            columns.setdefault(client, ("not run", {cases.NAMES[0]: ("not run", str(e))}, {}))
             continue
         ran += 1
         found = [f"{client} {case}: {note}" for case, (mark, note) in marks.items() if mark == "FAIL"]
+        found += [f"{client}: no case makes {call}, or the library has it all the same"
+                  for call, mark in by_call.items() if mark == "FAIL"]
         if args.write:
-            columns[client] = (version, marks)
+            columns[client] = (version, marks, by_call)
         elif args.page:
-            found += compare_page(client, marks, columns)
+            found += compare_page(client, marks, by_call, columns)
         faults += found
         count = {m: [v[0] for v in marks.values()].count(m) for m in ("pass", "as etcd", "none", "FAIL")}
-        print(f"{client} {version}: {count}, {time.monotonic() - start:.1f} s", flush=True)
+        print(f"{client} {version}: {count}, {len(CALLS) - list(by_call.values()).count('none')} of {len(CALLS)} calls, "
+              f"{time.monotonic() - start:.1f} s", flush=True)
     for fault in faults:
         print(f"FAIL {fault}")
     if args.write and args.page:

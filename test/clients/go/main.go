@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -330,6 +331,80 @@ func cluster(r *run) {
 	r.say(n > 0)
 }
 
+// members adds a learner, so that an etcd of one node keeps its majority.
+func members(r *run) {
+	url, moved := []string{"http://127.0.0.1:7"}, []string{"http://127.0.0.1:9"}
+	own := must(r.cli.MemberList(r.ctx)).Members[0]
+	added := must(r.cli.MemberAddAsLearner(r.ctx, url))
+	r.say(added.Member.PeerURLs, len(added.Members))
+	_, err := r.cli.MemberAddAsLearner(r.ctx, own.PeerURLs)
+	r.say(err, errors.Is(err, rpctypes.ErrPeerURLExist))
+	_, err = r.cli.MemberAddAsLearner(r.ctx, []string{"127.0.0.1:7"})
+	r.say(err)
+	for _, m := range must(r.cli.MemberUpdate(r.ctx, added.Member.ID, moved)).Members {
+		if m.ID == added.Member.ID {
+			r.say(m.PeerURLs)
+		}
+	}
+	_, err = r.cli.MemberUpdate(r.ctx, 1, url)
+	r.say(err, errors.Is(err, rpctypes.ErrMemberNotFound))
+	_, err = r.cli.MemberPromote(r.ctx, 1)
+	r.say(err, len(must(r.cli.MemberRemove(r.ctx, added.Member.ID)).Members))
+}
+
+func maintenance(r *run) {
+	own := must(r.cli.MemberList(r.ctx)).Members[0].ID
+	at := r.put("maintenance", "1").Header.Revision
+	r.say(len(must(r.cli.AlarmList(r.ctx)).Alarms), len(must(r.cli.AlarmDisarm(r.ctx, &clientv3.AlarmMember{})).Alarms))
+	one, two := must(r.cli.HashKV(r.ctx, r.address, at)), must(r.cli.HashKV(r.ctx, r.address, 0))
+	r.say(one.Hash == two.Hash, one.CompactRevision == two.CompactRevision)
+	_, err := r.cli.HashKV(r.ctx, r.address, at+1000)
+	r.say(err, errors.Is(err, rpctypes.ErrFutureRev))
+	must(r.cli.Defragment(r.ctx, r.address))
+	snapshot := must(r.cli.Snapshot(r.ctx))
+	length := must(io.Copy(io.Discard, snapshot))
+	snapshot.Close()
+	must(r.cli.MoveLeader(r.ctx, own))
+	_, err = r.cli.MoveLeader(r.ctx, 1)
+	r.say(length%512, err)
+}
+
+// newer asks what etcd 3.4 does not have; Downgrade only where the library has it.
+func newer(r *run) {
+	status := must(r.cli.AuthStatus(r.ctx))
+	r.say(status.Enabled, downgrade(r))
+}
+
+func authAdmin(r *run) {
+	for _, name := range []string{"u1", "u2"} {
+		must(r.cli.UserAdd(r.ctx, name, "pw"))
+	}
+	for _, name := range []string{"r1", "r2"} {
+		must(r.cli.RoleAdd(r.ctx, name))
+		must(r.cli.UserGrantRole(r.ctx, "u1", name))
+	}
+	must(r.cli.RoleGrantPermission(r.ctx, "r1", "y", "z", clientv3.PermissionType(clientv3.PermReadWrite)))
+	r.say(must(r.cli.UserList(r.ctx)).Users, must(r.cli.RoleList(r.ctx)).Roles, must(r.cli.UserGet(r.ctx, "u1")).Roles,
+		len(must(r.cli.RoleGet(r.ctx, "r1")).Perm))
+	must(r.cli.UserChangePassword(r.ctx, "u1", "new"))
+	must(r.cli.UserRevokeRole(r.ctx, "u1", "r2"))
+	must(r.cli.RoleRevokePermission(r.ctx, "r1", "y", "z"))
+	_, err := r.cli.RoleRevokePermission(r.ctx, "r1", "y", "z")
+	r.say(err, errors.Is(err, rpctypes.ErrPermissionNotGranted))
+	_, err = r.cli.UserRevokeRole(r.ctx, "u1", "r2")
+	r.say(err, errors.Is(err, rpctypes.ErrRoleNotGranted))
+	_, err = r.cli.AuthEnable(r.ctx)
+	r.say(err)
+	for _, name := range []string{"r1", "r2"} {
+		must(r.cli.RoleDelete(r.ctx, name))
+	}
+	for _, name := range []string{"u1", "u2"} {
+		must(r.cli.UserDelete(r.ctx, name))
+	}
+	_, err = r.cli.UserDelete(r.ctx, "u2")
+	r.say(err, errors.Is(err, rpctypes.ErrUserNotFound))
+}
+
 func queueKeys(r *run, what string) (string, string) {
 	uuid := strings.TrimSpace(string(must(os.ReadFile("/proc/sys/kernel/random/uuid"))))
 	return "/q/go-" + what + "/producer/", "/q/go-" + what + "/consumer/" + uuid
@@ -409,8 +484,9 @@ var all = map[string]func(*run){
 	"put_get": putGet, "range": ranges, "delete": deletes, "txn": txn, "compact": compact,
 	"watch_start": watchStart, "watch_progress": watchProgress, "watch_cancel": watchCancel,
 	"watch_compacted": watchCompacted, "lease": lease, "lease_expiry": leaseExpiry, "lock": lock,
-	"election": election, "stm": stm, "cluster": cluster, "queue_deliver": queueDeliver,
-	"queue_resume": queueResume, "queue_hand_on": queueHandOn, "auth": auth,
+	"election": election, "stm": stm, "cluster": cluster, "members": members, "maintenance": maintenance,
+	"newer": newer, "queue_deliver": queueDeliver, "queue_resume": queueResume, "queue_hand_on": queueHandOn,
+	"auth_admin": authAdmin, "auth": auth,
 }
 
 func version() string {

@@ -27,6 +27,14 @@ async function errorOf(promise) {
   throw new Error('no error');
 }
 
+// Some errors break the circuit of a client, which then rests: who is refused has a client of his own.
+async function refused(call) {
+  const other = dial();
+  const error = await errorOf(call(other));
+  other.close();
+  return error;
+}
+
 // The events of a watcher, as they come.
 class Events {
   constructor(watcher) {
@@ -149,6 +157,7 @@ const cases = {
     const id = await lease.grant();
     const left = await c.leaseClient.leaseTimeToLive({ ID: id, keys: true });
     need(left.TTL > 55 && left.TTL <= 60, `${left.TTL} s are left`);
+    need((await c.leaseClient.leaseLeases()).leases.some(l => l.ID === id), 'the list has it not');
     const kept = await lease.keepaliveOnce();
     await lease.revoke();
     const lost = await errorOf(c.leaseClient.leaseRevoke({ ID: id }));
@@ -221,6 +230,62 @@ const cases = {
     const status = await c.maintenance.status(), members = (await c.cluster.memberList({})).members;
     need(status.leader === members[0].ID && status.header.member_id === status.leader, 'ids');
     return [members.length, (await c.maintenance.hash()).hash !== 0];
+  },
+
+  // Of a learner, so that an etcd of one node keeps its majority.
+  async members(c) {
+    const url = ['http://127.0.0.1:7'], moved = ['http://127.0.0.1:9'], m = c.cluster;
+    const added = await m.memberAdd({ peerURLs: url, isLearner: true });
+    const ID = added.member.ID;
+    const own = added.members.find(one => one.ID !== ID).peerURLs;
+    const again = await refused(other => other.cluster.memberAdd({ peerURLs: own, isLearner: true }));
+    const updated = (await m.memberUpdate({ ID, peerURLs: moved })).members.find(one => one.ID === ID);
+    const unknown = [await refused(other => other.cluster.memberUpdate({ ID: '1', peerURLs: url })),
+      await refused(other => other.cluster.memberPromote({ ID: '1' }))];
+    return [added.members.length, again, updated.peerURLs, unknown, (await m.memberRemove({ ID })).members.length];
+  },
+
+  async maintenance(c) {
+    const m = c.maintenance, own = (await c.cluster.memberList({})).members[0].ID;
+    const alarm = (action, what) => m.alarm({ action, memberID: own, alarm: what }).then(r => r.alarms.map(one => one.alarm));
+    await c.put('maintenance').value('1');
+    const raised = await alarm('Activate', 'Nospace');
+    const full = await refused(other => other.put('maintenance').value('2'));
+    const listed = await alarm('Get', 'None'), gone = await alarm('Deactivate', 'Nospace');
+    await m.defragment();
+    const same = (await m.hash()).hash === (await m.hash()).hash;
+    const stream = await m.snapshot();
+    let length = 0;
+    stream.on('data', piece => { length += piece.blob.length; });
+    await new Promise((done, failed) => stream.on('end', done).on('error', failed));
+    await m.moveLeader({ targetID: own });
+    return [raised, full, listed, gone, same, length % 512, await refused(other => other.maintenance.moveLeader({ targetID: '1' }))];
+  },
+
+  async newer(c) {
+    const on = (await c.auth.authStatus()).enabled;
+    return [on, await errorOf(c.maintenance.downgrade({ action: 'Cancel', version: '' }))];
+  },
+
+  async auth_admin(c) {
+    const s = c.auth;
+    for (const name of ['u1', 'u2']) await s.userAdd({ name, password: 'pw', options: { no_password: false } });
+    for (const name of ['r1', 'r2']) {
+      await s.roleAdd({ name });
+      await s.userGrantRole({ user: 'u1', role: name });
+    }
+    const range = { key: Buffer.from('y'), range_end: Buffer.from('z') };
+    await s.roleGrantPermission({ name: 'r1', perm: { permType: 'Readwrite', ...range } });
+    const before = [(await s.userList()).users, (await s.roleList()).roles, (await s.userGet({ name: 'u1' })).roles,
+      (await s.roleGet({ role: 'r1' })).perm.length];
+    await s.userChangePassword({ name: 'u1', password: 'new' });
+    await s.userRevokeRole({ name: 'u1', role: 'r2' });
+    await s.roleRevokePermission({ role: 'r1', ...range });
+    const refused = [await errorOf(s.roleRevokePermission({ role: 'r1', ...range })),
+      await errorOf(s.userRevokeRole({ name: 'u1', role: 'r2' }))];
+    for (const role of ['r1', 'r2']) await s.roleDelete({ role });
+    for (const name of ['u1', 'u2']) await s.userDelete({ name });
+    return [before, refused, await errorOf(s.userDelete({ name: 'u2' })), await errorOf(s.roleGet({ role: 'r1' }))];
   },
 
   async queue_deliver(c) {

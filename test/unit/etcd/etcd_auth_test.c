@@ -11,6 +11,8 @@ static void test_users_and_roles(void **state)
 	struct rig *r = *state;
 	Etcdserverpb__AuthUserListRequest users = ETCDSERVERPB__AUTH_USER_LIST_REQUEST__INIT;
 	Etcdserverpb__AuthUserListResponse *list;
+	Etcdserverpb__AuthRoleListRequest roles = ETCDSERVERPB__AUTH_ROLE_LIST_REQUEST__INIT;
+	Etcdserverpb__AuthRoleListResponse *listed;
 	Etcdserverpb__AuthUserGetResponse *u;
 	Etcdserverpb__AuthRoleGetResponse *role;
 
@@ -33,6 +35,10 @@ static void test_users_and_roles(void **state)
 	role_add(r, "r1");
 	role_add(r, "r1");
 	assert_refused(r, FAILED, "etcdserver: role name already exists");
+	listed = CALL(r, AUTH("RoleList"), &roles, auth_role_list_response);
+	assert_int_equal(listed->n_roles, 2);
+	assert_string_equal(listed->roles[0], "r1");
+	assert_string_equal(listed->roles[1], "r2");
 	grant_role(r, "bob", "none");
 	assert_refused(r, FAILED, "etcdserver: role name not found");
 	grant_role(r, "none", "r1");

@@ -3,9 +3,10 @@
 //! The cases with Rust's etcd-client: ringpost-clients HOST:PORT CLIENT CASE... (see ../../cases.py)
 
 use etcd_client::{
-    Client, CompactionOptions, Compare, CompareOp, ConnectOptions, DeleteOptions, Event, EventType, GetOptions,
-    LeaseTimeToLiveOptions, LockOptions, Permission, ProclaimOptions, PutOptions, ResignOptions, SortOrder, SortTarget,
-    Txn, TxnOp, TxnOpResponse, WatchOptions, WatchStream,
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Compare, CompareOp, ConnectOptions, DeleteOptions,
+    Event, EventType, GetOptions, LeaseTimeToLiveOptions, LockOptions, MemberAddOptions, Permission, ProclaimOptions,
+    PutOptions, ResignOptions, RoleRevokePermissionOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    WatchOptions, WatchStream,
 };
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -356,6 +357,83 @@ async fn cluster(a: &str) -> Outcome {
     ))
 }
 
+async fn members(a: &str) -> Outcome {
+    let mut c = dial(a).await?;
+    let learner = || Some(MemberAddOptions::new().with_is_learner());
+    let added = c.member_add(["http://127.0.0.1:7"], learner()).await?;
+    let id = added.member().ok_or("no member")?.id();
+    let own: Vec<_> =
+        added.member_list().iter().filter(|m| m.id() != id).flat_map(|m| m.peer_urls().to_vec()).collect();
+    let again = error_of(c.member_add(own, learner()).await);
+    let moved = c.member_update(id, ["http://127.0.0.1:9".to_string()]).await?;
+    let urls: Vec<_> = moved.members().iter().filter(|m| m.id() == id).map(|m| m.peer_urls().to_vec()).collect();
+    let unknown = [
+        error_of(c.member_update(1, ["http://127.0.0.1:7".to_string()]).await),
+        error_of(c.member_promote(1).await),
+    ];
+    let left = c.member_remove(id).await?.members().len();
+    Ok(format!("{} {again} {urls:?} {unknown:?} {left}", added.member_list().len()))
+}
+
+async fn maintenance(a: &str) -> Outcome {
+    let mut c = dial(a).await?;
+    let own = c.member_list().await?.members().first().ok_or("no member")?.id();
+    let of_own = || {
+        let mut o = AlarmOptions::new();
+        o.with_member(own);
+        Some(o)
+    };
+    put(&mut c, "maintenance", "1").await?;
+    let raised = c.alarm(AlarmAction::Activate, AlarmType::Nospace, of_own()).await?.alarms().len();
+    let full = error_of(c.put("maintenance", "2", None).await);
+    let listed = c.alarm(AlarmAction::Get, AlarmType::None, None).await?;
+    let listed: Vec<_> = listed.alarms().iter().map(|m| (m.member_id() == own, m.alarm())).collect();
+    let gone = c.alarm(AlarmAction::Deactivate, AlarmType::Nospace, of_own()).await?.alarms().len();
+    c.defragment().await?;
+    let same = c.hash().await?.hash() == c.hash().await?.hash() && c.hash_kv(0).await?.hash() == c.hash_kv(0).await?.hash();
+    let mut snapshot = c.snapshot().await?;
+    let mut length = 0;
+    while let Some(piece) = timeout(WAIT, snapshot.message()).await?? {
+        length += piece.blob().len();
+    }
+    c.move_leader(own).await?;
+    let nobody = error_of(c.move_leader(1).await);
+    let ahead = error_of(c.hash_kv(1 << 50).await);
+    Ok(format!("{raised} {full} {listed:?} {gone} {same} {} {nobody} {ahead}", length % 512))
+}
+
+async fn auth_admin(a: &str) -> Outcome {
+    let mut c = dial(a).await?;
+    for name in ["u1", "u2"] {
+        c.user_add(name, "pw", None).await?;
+    }
+    for name in ["r1", "r2"] {
+        c.role_add(name).await?;
+        c.user_grant_role("u1", name).await?;
+    }
+    c.role_grant_permission("r1", Permission::read_write("y").with_range_end("z")).await?;
+    let before = format!(
+        "{:?} {:?} {:?} {}",
+        c.user_list().await?.users(),
+        c.role_list().await?.roles(),
+        c.user_get("u1").await?.roles(),
+        c.role_get("r1").await?.permissions().len()
+    );
+    c.user_change_password("u1", "new").await?;
+    c.user_revoke_role("u1", "r2").await?;
+    let range = || Some(RoleRevokePermissionOptions::new().with_range_end("z"));
+    c.role_revoke_permission("r1", "y", range()).await?;
+    let refused =
+        [error_of(c.role_revoke_permission("r1", "y", range()).await), error_of(c.user_revoke_role("u1", "r2").await)];
+    for name in ["r1", "r2"] {
+        c.role_delete(name).await?;
+    }
+    for name in ["u1", "u2"] {
+        c.user_delete(name).await?;
+    }
+    Ok(format!("{before} {refused:?} {} {}", error_of(c.user_delete("u2").await), error_of(c.role_get("r1").await)))
+}
+
 fn queue_keys(what: &str) -> Result<(String, String), Error> {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     Ok((format!("/q/rust-{what}/producer/"), format!("/q/rust-{what}/consumer/{}", uuid.trim())))
@@ -459,6 +537,10 @@ async fn run(a: &str, name: &str) -> Outcome {
         "election" => election(a).await,
         "stm" => Err(Box::new(NotInLibrary("the library has none"))),
         "cluster" => cluster(a).await,
+        "members" => members(a).await,
+        "maintenance" => maintenance(a).await,
+        "newer" => Err(Box::new(NotInLibrary("the library has no such calls"))),
+        "auth_admin" => auth_admin(a).await,
         "queue_deliver" => queue_deliver(a).await,
         "queue_resume" => queue_resume(a).await,
         "queue_hand_on" => queue_hand_on(a).await,
