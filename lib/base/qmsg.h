@@ -84,12 +84,17 @@ const char *rp_qmsg_type_name(enum rp_qmsg_type type);
 
 /** GET and QACK: the message itself is wanted in the REPLY. */
 #define RP_QMSG_WANT_MESSAGE 0x01
+/** FORWARD: it ended in another queue, and this one is for such. */
+#define RP_QMSG_LETTER 0x01
 /** RESUME: the consumer came back (else: a new life). HANDOVER: everything was handed over. */
 #define RP_QMSG_RESUMES 0x02
 /** FORWARD: it may have been sent before (a lost stream's tail, a move). */
 #define RP_QMSG_REPEAT 0x04
 /** QACK and GET in the short form, without a holder to check. */
 #define RP_QMSG_NO_HOLDER 0x08
+
+/** What a dead letter has in front of the value that it had: above limits.message_bytes. */
+#define RP_LETTER_HEAD_BYTES_MAX 4096
 
 struct rp_qmsg {
 	enum rp_qmsg_type type;
@@ -109,7 +114,9 @@ struct rp_qmsg {
 	uint64_t mod_revision;	  /**< of the event; RESUME: start_revision */
 	uint64_t holder_node;	  /**< FORWARD of a bound message: where its consumer is */
 	uint64_t holder_life;	  /**< ... and which life of it holds the message */
+	uint64_t age_us;	  /**< FORWARD: since it was put, as far as it was measured */
 	uint32_t attempt;	  /**< delivery attempt, from 1 */
+	uint32_t deliveries;	  /**< FORWARD of what was indexed: attempts that a client saw */
 	uint32_t count;		  /**< REPLY: deleted */
 	struct rte_mbuf *payload; /**< tail, then value; NULL where the type has none */
 	uint64_t cookie;	  /**< the sender's own; comes back with on_took and the like */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/glob.h>
 
 /* What no single value tells: values against each other. */
 
@@ -259,6 +260,36 @@ static void check_port(const struct checker *c, unsigned i)
 	}
 }
 
+/* Where messages of that queue go when they end; NULL: nowhere. */
+static const char *letters_of(const struct rp_conf *conf, const char *queue)
+{
+	for (unsigned i = 0; i < conf->queues.policies_count; i++) {
+		const struct rp_conf_policy *p = &conf->queues.policies[i];
+
+		if (!rp_glob_match(p->match, queue, strlen(queue)))
+			continue;
+		return p->dead_letter[0] && strcmp(p->dead_letter, queue) != 0 ? p->dead_letter
+									       : NULL;
+	}
+	return NULL;
+}
+
+/* A message must not go round for ever. */
+static void check_letters(const struct checker *c, unsigned policy)
+{
+	const char *first = c->conf->queues.policies[policy].dead_letter, *at = first;
+
+	for (unsigned i = 0; at && at[0] && i <= c->conf->queues.policies_count; i++) {
+		at = letters_of(c->conf, at);
+		if (!at || strcmp(at, first) != 0)
+			continue;
+		say(c, RP_CONF_ERROR, at_item("queues", "policies", policy, "dead_letter"),
+			"dead letters of \"%.64s\" come back to it by other policies, expected an end",
+			first);
+		return;
+	}
+}
+
 static void check_policies(const struct checker *c)
 {
 	const struct rp_conf *conf = c->conf;
@@ -273,6 +304,7 @@ static void check_policies(const struct checker *c)
 			say(c, RP_CONF_ERROR, at_item("queues", "policies", i, "dead_letter"),
 				"got \"%.64s\", expected a queue name: at most %u bytes, no /",
 				p->dead_letter, RP_NAME_BYTES_MAX);
+		check_letters(c, i);
 	}
 }
 

@@ -327,10 +327,3 @@ int rp_conf_level_parse(const char *text, enum rp_log_subject *subject, enum rp_
 enum rp_log_level rp_conf_level_of(const struct rp_conf *conf, enum rp_log_subject subject);
 /** The log is as they say, from now on. */
 void rp_conf_levels_use(const struct rp_conf *conf);
-
-/** True when `name` matches the pattern of a policy (* any run, ? one byte). */
-bool rp_conf_match(const char *pattern, const char *name, size_t name_length);
-
-/** The first policy whose pattern matches, or NULL. Borrowed from `conf`. */
-const struct rp_conf_policy *rp_conf_policy_find(
-	const struct rp_conf *conf, const char *name, size_t name_length);

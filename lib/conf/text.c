@@ -379,37 +379,3 @@ int rp_conf_level_parse(const char *text, enum rp_log_subject *subject, enum rp_
 	}
 	return -EINVAL;
 }
-
-bool rp_conf_match(const char *pattern, const char *name, size_t name_length)
-{
-	const char *star = NULL;
-	size_t at = 0, star_at = 0;
-
-	while (at < name_length) {
-		if (*pattern == '*') {
-			star = pattern++;
-			star_at = at;
-		} else if (*pattern && (*pattern == '?' || *pattern == name[at])) {
-			pattern++;
-			at++;
-		} else if (star) {
-			pattern = star + 1;
-			at = ++star_at;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*')
-		pattern++;
-	return *pattern == '\0';
-}
-
-const struct rp_conf_policy *rp_conf_policy_find(
-	const struct rp_conf *conf, const char *name, size_t name_length)
-{
-	for (unsigned i = 0; i < conf->queues.policies_count; i++) {
-		if (rp_conf_match(conf->queues.policies[i].match, name, name_length))
-			return &conf->queues.policies[i];
-	}
-	return NULL;
-}

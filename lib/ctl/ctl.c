@@ -323,6 +323,7 @@ static int create_server(struct rp_ctl *ctl)
 	if (!ctl->etcd)
 		return -errno;
 	ctl_policy_use(ctl, ctl->conf);
+	ctl_queue_policies_use(ctl, ctl->conf);
 	rc = ctl_admin_create(ctl);
 	if (rc)
 		return rc;

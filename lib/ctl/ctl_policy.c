@@ -77,6 +77,32 @@ void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c)
 	rp_control_policy_changed(ctl->control, rp_policy_limits_leaving(ctl->policy));
 }
 
+/* The configuration's bound on policies is one of stack space as well. */
+void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c)
+{
+	struct rp_queue_policy policies[RP_ARRAY_SIZE(c->queues.policies)];
+
+	for (unsigned i = 0; i < c->queues.policies_count; i++) {
+		const struct rp_conf_policy *p = &c->queues.policies[i];
+
+		policies[i] = (struct rp_queue_policy){
+			.match = p->match,
+			.dead_letter = p->dead_letter,
+			.depth_max = p->depth_max,
+			.bytes_max = p->bytes_max,
+			.overflow = p->overflow == RP_CONF_OVERFLOW_DROP_OLDEST
+					    ? RP_QUEUE_OVERFLOW_DROP_OLDEST
+					    : RP_QUEUE_OVERFLOW_REJECT,
+			.deliveries_max = p->deliveries_max,
+			.ttl_ns = p->ttl_ms * RP_NS_PER_MS,
+			.delay_ns = p->delay_ms * RP_NS_PER_MS,
+			.dedup_ns = p->dedup_s * RP_NS_PER_S,
+			.fail_fast = p->fail_fast,
+		};
+	}
+	rp_control_set_policies(ctl->control, policies, c->queues.policies_count);
+}
+
 /* Whose calls come before it was ever dialled has no label yet, and is outside. */
 static bool same_zone(const struct rp_ctl *ctl, uint64_t node)
 {

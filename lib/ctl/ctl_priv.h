@@ -401,6 +401,8 @@ void ctl_tls_check(struct rp_ctl *ctl);
 /* ctl_policy.c */
 /** The policy of `c` is in force from now on, zones of the peers included. */
 void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c);
+/** What queues.policies makes of the queues that the shards have. */
+void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c);
 /** Is the peer with that address in the zone of this node? */
 bool ctl_in_zone(const struct rp_conf *c, const char *address);
 /** May the key go to that node, and come from it? The control engine's callback. */

@@ -73,6 +73,7 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 		RP_LOG(RP_LOG_CONF, RP_LOG_ERROR,
 			"%u peers found no room among those that were added as members", failed);
 	ctl_policy_use(ctl, next);
+	ctl_queue_policies_use(ctl, next);
 	use_limits(ctl, next);
 	use_name(ctl, next->name);
 	rp_etcd_set_term(ctl->etcd, next->term + ctl->terms_more);

@@ -41,6 +41,7 @@ static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra,
 	f |= extra->has_seq ? DL_FIELD_SEQ : 0;
 	f |= with_name ? DL_FIELD_NAME : 0;
 	f |= m->holder_node | m->holder_life ? DL_FIELD_HOLDER : 0;
+	f |= m->age_us | m->deliveries ? DL_FIELD_AGE : 0;
 	return f;
 }
 
@@ -83,6 +84,10 @@ static void fields_write(
 	if (f & DL_FIELD_HOLDER) {
 		rp_write_le64(w, m->holder_node);
 		rp_write_le64(w, m->holder_life);
+	}
+	if (f & DL_FIELD_AGE) {
+		rp_write_le64(w, m->age_us);
+		rp_write_le32(w, m->deliveries);
 	}
 }
 
@@ -159,6 +164,10 @@ bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct
 	if (f & DL_FIELD_HOLDER) {
 		m->holder_node = rp_read_le64(r);
 		m->holder_life = rp_read_le64(r);
+	}
+	if (f & DL_FIELD_AGE) {
+		m->age_us = rp_read_le64(r);
+		m->deliveries = rp_read_le32(r);
 	}
 	m->status = status < RP_QSTATUS_COUNT ? (enum rp_qstatus)status : RP_Q_INVALID;
 	return !r->bad && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&

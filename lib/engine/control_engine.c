@@ -236,6 +236,8 @@ struct rp_control *rp_control_create(
 	c->consumers = map_of(CONTROL_CONSUMER_BITS);
 	c->writes = map_of(CONTROL_WRITE_BITS);
 	c->unaries = map_of(CONTROL_UNARY_BITS);
+	c->letters = map_of(CONTROL_LETTER_BITS);
+	rp_list_init(&c->policies);
 	rp_list_init(&c->writes_done);
 	rp_list_init(&c->publish);
 	rp_list_init(&c->early);
@@ -282,6 +284,7 @@ void rp_control_destroy(struct rp_control *c)
 	free(c->consumers.chains);
 	free(c->writes.chains);
 	free(c->unaries.chains);
+	free(c->letters.chains);
 	free(c);
 }
 

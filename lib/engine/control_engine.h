@@ -109,26 +109,28 @@ struct rp_control_config {
 	uint32_t consumers_max;	     /**< 0 = 65536 */
 };
 
-#define RP_CONTROL_COUNTERS(X)                                             \
-	X(queue_puts, "puts given to a shard")                             \
-	X(queue_acks, "acknowledges given to a shard")                     \
-	X(queue_gets, "gets given to a shard")                             \
-	X(queue_rejects, "rejects given to a shard")                       \
-	X(queue_waits, "queue operations that found no token or buffer")   \
-	X(deliveries, "deliveries handed to a consumer")                   \
-	X(deliveries_held, "deliveries that waited for a consumer's room") \
-	X(deliveries_late, "deliveries whose consumer had gone")           \
-	X(withdrawals, "deliveries taken back from a consumer")            \
-	X(consumers_opened, "consumer watches")                            \
-	X(records_published, "registry records told to a shard")           \
-	X(claims_written, "dispatcher records written for a shard")        \
-	X(unary_out, "DeliverOne calls made")                              \
-	X(unary_failed, "DeliverOne calls that failed")                    \
-	X(unary_in, "DeliverOne calls taken")                              \
-	X(unary_malformed, "DeliverOne calls refused: not a frame")        \
-	X(leases_expired, "leases whose time was over")                    \
-	X(leases_adopted, "leases taken over from a dead node")            \
-	X(leases_stuck, "leases that could not be revoked, tried again")   \
+#define RP_CONTROL_COUNTERS(X)                                                             \
+	X(queue_puts, "puts given to a shard")                                             \
+	X(queue_acks, "acknowledges given to a shard")                                     \
+	X(queue_gets, "gets given to a shard")                                             \
+	X(queue_rejects, "rejects given to a shard")                                       \
+	X(queue_waits, "queue operations that found no token or buffer")                   \
+	X(deliveries, "deliveries handed to a consumer")                                   \
+	X(deliveries_held, "deliveries that waited for a consumer's room")                 \
+	X(deliveries_late, "deliveries whose consumer had gone")                           \
+	X(dead_letters, "dead letters put into their queue")                               \
+	X(dead_letters_refused, "dead letters that their queue did not take: tried again") \
+	X(withdrawals, "deliveries taken back from a consumer")                            \
+	X(consumers_opened, "consumer watches")                                            \
+	X(records_published, "registry records told to a shard")                           \
+	X(claims_written, "dispatcher records written for a shard")                        \
+	X(unary_out, "DeliverOne calls made")                                              \
+	X(unary_failed, "DeliverOne calls that failed")                                    \
+	X(unary_in, "DeliverOne calls taken")                                              \
+	X(unary_malformed, "DeliverOne calls refused: not a frame")                        \
+	X(leases_expired, "leases whose time was over")                                    \
+	X(leases_adopted, "leases taken over from a dead node")                            \
+	X(leases_stuck, "leases that could not be revoked, tried again")                   \
 	X(no_buffers, "times the pool was empty")
 
 struct rp_control_counters {
@@ -170,7 +172,7 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now);
 int rp_control_propose(
 	struct rp_control *c, const struct rp_kv_txn *txn, uint64_t token, struct rp_repl_now now);
 
-/** One queue operation, of a type PUT, ACK, GET or REJECT. */
+/** One queue operation, of a type PUT, ACK, GET, REJECT or PURGE. */
 struct rp_control_queue_op {
 	enum rp_xmsg_type type;
 	uint32_t hash;
@@ -237,6 +239,9 @@ struct rp_control_limits {
 	bool draining;		     /**< see rp_queue_drain() */
 	uint64_t auto_compaction_ns; /**< 0 = never */
 };
+/** Tells every shard, likewise; all of it is copied. */
+void rp_control_set_policies(
+	struct rp_control *c, const struct rp_queue_policy *policies, uint32_t count);
 /** Tells every shard, behind all that was sent to it before. */
 void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits);
 /**

@@ -15,6 +15,9 @@
  * type serves both.
  */
 #define CONTROL_CONSUMER_FLAG (1ull << 63)
+/** And that of a dead letter which is put into its queue. */
+#define CONTROL_LETTER_FLAG (1ull << 62)
+#define CONTROL_LETTER_BITS 10
 
 /** A delivery that waits until its client has room. */
 struct control_held {
@@ -80,6 +83,22 @@ struct control_lost {
 	uint64_t node, since_ns;
 };
 
+/** A dead letter that is put into its queue: whom to answer. */
+struct control_letter {
+	struct rp_hmap_node by_id;
+	unsigned shard;
+	uint64_t token; /**< the shard's */
+};
+
+/** Policies that a shard may use still. */
+struct control_policies {
+	struct rp_list node;
+	uint32_t unused; /**< shards that have not said that they use them */
+	uint32_t count;
+	char *texts;
+	struct rp_queue_policy items[];
+};
+
 struct rp_control {
 	const struct rp_control_ops *ops;
 	void *ctx;
@@ -91,8 +110,10 @@ struct rp_control {
 	struct rp_kv *kv;
 	struct rp_repl *repl;
 	struct rp_kv_hook hook;
-	struct rp_hmap consumers, writes, unaries;
-	uint64_t write_id_last, unary_id_last;
+	struct rp_hmap consumers, writes, unaries, letters;
+	uint64_t write_id_last, unary_id_last, letter_id_last;
+	uint64_t letter_said_ns; /**< a refusal was logged */
+	struct rp_list policies; /**< struct control_policies, the newest last */
 	struct rp_list writes_done;
 	struct rp_list publish;		     /**< struct control_publish */
 	struct rp_list posts[RP_SHARDS_MAX]; /**< struct control_post */
@@ -146,3 +167,12 @@ uint64_t control_leases_run(struct rp_control *c);
 
 /* control_queue.c */
 void control_queue_free(struct rp_control *c);
+
+/* control_letter.c */
+/** DEAD_LETTER; take what it holds. */
+void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct rp_xmsg *m);
+/** ANSWER to the put of one. */
+void control_letter_answered(struct rp_control *c, const struct rp_xmsg *m);
+/** POLICIES_USED. */
+void control_on_policies_used(struct rp_control *c, const struct rp_xmsg *m);
+void control_letter_free(struct rp_control *c);

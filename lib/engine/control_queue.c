@@ -37,7 +37,8 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 		.idx = op->idx,
 	};
 
-	RP_ASSERT(!(token & CONTROL_CONSUMER_FLAG) && op->name.length <= RP_NAME_BYTES_MAX);
+	RP_ASSERT(!(token & (CONTROL_CONSUMER_FLAG | CONTROL_LETTER_FLAG)));
+	RP_ASSERT(op->name.length <= RP_NAME_BYTES_MAX);
 	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
 		goto wait;
 	/* What is left is for those who empty the pool; and puts on their way give back theirs. */
@@ -60,7 +61,7 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 		c->counters.queue_acks++;
 	else if (op->type == RP_XMSG_GET)
 		c->counters.queue_gets++;
-	else
+	else if (op->type == RP_XMSG_REJECT)
 		c->counters.queue_rejects++;
 	return 0;
 
@@ -113,6 +114,10 @@ static void on_answer(struct rp_control *c, const struct rp_xmsg *m)
 			c->ops->consumer_end(c->ctx, handle, rp_qstatus_text(m->status));
 		}
 		rte_pktmbuf_free(m->m);
+		return;
+	}
+	if (m->token & CONTROL_LETTER_FLAG) {
+		control_letter_answered(c, m);
 		return;
 	}
 	if (m->m) {
@@ -511,10 +516,19 @@ void rp_control_on_xmsg(
 	case RP_XMSG_STOPPED:
 		c->ops->stopped(c->ctx, shard, m->value);
 		return;
+	case RP_XMSG_DEAD_LETTER:
+		control_on_dead_letter(c, shard, m);
+		return;
+	case RP_XMSG_POLICIES_USED:
+		control_on_policies_used(c, m);
+		return;
 	case RP_XMSG_PUT:
 	case RP_XMSG_ACK:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
+	case RP_XMSG_PURGE:
+	case RP_XMSG_LETTERED:
+	case RP_XMSG_SET_POLICIES:
 	case RP_XMSG_CONSUMER_OPEN:
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:
@@ -547,6 +561,7 @@ void rp_control_on_xmsg(
 
 void control_queue_free(struct rp_control *c)
 {
+	control_letter_free(c);
 	for (size_t i = 0; i < 1u << CONTROL_CONSUMER_BITS; i++)
 		while (c->consumers.chains[i])
 			control_consumer_free(c, RP_CONTAINER_OF(c->consumers.chains[i],

@@ -235,13 +235,19 @@ static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t 
 	name.data = name_bytes;
 	if (m->type == RP_XMSG_PUT) {
 		cut_name(m);
-		rp_queue_put(e->queues, m->token, name, m->tail_length, m->m, now_ns);
+		if (m->flags)
+			rp_queue_put_letter(
+				e->queues, m->token, name, m->tail_length, m->m, now_ns);
+		else
+			rp_queue_put(e->queues, m->token, name, m->tail_length, m->m, now_ns);
 		return;
 	}
 	if (m->type == RP_XMSG_ACK)
 		rp_queue_ack(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
 	else if (m->type == RP_XMSG_GET)
 		rp_queue_get(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
+	else if (m->type == RP_XMSG_PURGE)
+		rp_queue_purge(e->queues, m->token, name, now_ns);
 	else
 		rp_queue_reject(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
 	rte_pktmbuf_free(m->m);
@@ -393,7 +399,7 @@ static void on_set_limits(struct rp_engine *e, const struct rp_xmsg *m, uint64_t
 	};
 
 	rp_queue_set_limits(e->queues, &limits);
-	rp_deliver_raise_message_bytes(e->deliver, m->value);
+	rp_deliver_raise_message_bytes(e->deliver, m->value + RP_LETTER_HEAD_BYTES_MAX);
 	rp_deliver_set_fallback(e->deliver, m->flags & 1, now_ns);
 	rp_queue_drain(e->queues, m->flags & 2, now_ns);
 }
@@ -408,6 +414,14 @@ static void on_set_secrets(struct rp_engine *e, const struct rp_xmsg *m)
 			e->links, s->secret, s->length, s->previous, s->previous_length);
 	explicit_bzero(s, sizeof(*s));
 	rte_pktmbuf_free(m->m);
+}
+
+static void on_set_policies(struct rp_engine *e, const struct rp_xmsg *m)
+{
+	struct rp_xmsg used = {.type = RP_XMSG_POLICIES_USED, .pointer = m->pointer};
+
+	rp_queue_set_policies(e->queues, m->pointer, m->count);
+	engine_tell(e, &used);
 }
 
 static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
@@ -451,7 +465,14 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_ACK:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
+	case RP_XMSG_PURGE:
 		on_operation(e, m, now_ns);
+		return;
+	case RP_XMSG_LETTERED:
+		rp_queue_dead_lettered(e->queues, m->token, m->status, now_ns);
+		return;
+	case RP_XMSG_SET_POLICIES:
+		on_set_policies(e, m);
 		return;
 	case RP_XMSG_CONSUMER_OPEN:
 		on_consumer_open(e, m, now_ns);
@@ -519,6 +540,8 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_RECALL:
 	case RP_XMSG_WITHDRAW:
 	case RP_XMSG_CONSUMER_ENDED:
+	case RP_XMSG_DEAD_LETTER:
+	case RP_XMSG_POLICIES_USED:
 	case RP_XMSG_CLAIMED:
 	case RP_XMSG_RELEASED:
 	case RP_XMSG_CONSUMER_HERE:

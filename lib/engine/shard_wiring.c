@@ -180,6 +180,39 @@ static void queue_claimed(void *ctx, struct rp_span name, uint32_t epoch)
 	tell_text(ctx, &m, name, true);
 }
 
+static int queue_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter)
+{
+	const struct rp_span to = {(const uint8_t *)letter->to, strlen(letter->to)};
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {
+		.type = RP_XMSG_DEAD_LETTER,
+		.token = token,
+		.value = letter->death,
+		.count = letter->deliveries,
+		.revision = letter->age_ns / RP_NS_PER_US,
+		.name_length = (uint16_t)letter->name.length,
+		.tail_length = letter->tail_length,
+		.hash = (uint32_t)to.length,
+	};
+	struct rte_mbuf *last;
+
+	m.m = engine_text(e, letter->name, to);
+	if (!m.m)
+		return -EAGAIN;
+	/* Not rte_pktmbuf_chain(), which writes into the payload: that is shared. */
+	last = rte_pktmbuf_lastseg(m.m);
+	last->next = letter->payload;
+	m.m->nb_segs += letter->payload->nb_segs;
+	m.m->pkt_len += letter->payload->pkt_len;
+	if (e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0)
+		return 0;
+	last->next = NULL;
+	m.m->nb_segs -= letter->payload->nb_segs;
+	m.m->pkt_len -= letter->payload->pkt_len;
+	rte_pktmbuf_free(m.m);
+	return -EAGAIN;
+}
+
 static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
 {
 	struct rp_xmsg m = {.type = RP_XMSG_RELEASED, .epoch = epoch};
@@ -188,6 +221,7 @@ static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
 }
 
 const struct rp_queue_ops engine_queue_ops = {
+	.dead_letter = queue_dead_letter,
 	.send = queue_send,
 	.answer = queue_answer,
 	.deliver = queue_deliver,

@@ -473,7 +473,8 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.shard = shard,
 			.shards = n->shards,
 			.links = c->links.per_peer,
-			.message_bytes_max = (uint32_t)rp_conf_message_bytes(c),
+			.message_bytes_max =
+				(uint32_t)rp_conf_message_bytes(c) + RP_LETTER_HEAD_BYTES_MAX,
 			.window_bytes = c->deliver.window_kib << 10,
 			.peer_budget_bytes = 64u << 20,
 			.budget_bytes = partial / n->shards * PARTIAL_BYTES,

@@ -14,6 +14,8 @@
 #include "queue_priv.h"
 
 #define HOG_SHARE 4
+/** Messages that one put may push out of a full queue. */
+#define OVERFLOW_DROPS_MAX 4096
 /** Buffers taken before the pool is looked at again: so many, and this part of the reserve. */
 #define SAMPLE_BUFFERS 64
 #define SAMPLE_PART 4
@@ -61,16 +63,49 @@ static bool has_share(const struct rp_queues *qs, const struct queue *q, uint32_
 	return need <= qs->room && buffers_held(qs, q) + need <= HOG_SHARE * qs->room;
 }
 
-enum rp_qstatus admit_message(struct rp_queues *qs, struct queue *q, uint32_t bytes)
+/* What ends has left the queue, and waits elsewhere. */
+static bool is_over_depth(struct rp_queues *qs, struct queue *q)
 {
-	uint64_t depth = (uint64_t)q->depth + q->unsent_count + q->sent_count;
+	uint32_t ending = q->more ? q->more->ending_count : 0;
+
+	return (uint64_t)q->depth - ending + q->unsent_count + q->sent_count >=
+	       policy_depth_max(qs, q);
+}
+
+static bool is_over_bytes(struct rp_queues *qs, struct queue *q, uint32_t bytes)
+{
+	uint64_t ending = q->more ? q->more->ending_bytes : 0;
+
+	return q->bytes - ending + bytes > policy_bytes_max(qs, q);
+}
+
+/* Where a queue that is full drops its oldest, it does so until the new one fits. */
+static void make_room(struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns)
+{
+	const struct rp_queue_policy *p = policy_of(qs, q);
+
+	if (!q->own || !p || p->overflow != RP_QUEUE_OVERFLOW_DROP_OLDEST ||
+		bytes > policy_bytes_max(qs, q))
+		return;
+	for (unsigned i = 0; i < OVERFLOW_DROPS_MAX; i++) {
+		if (!is_over_depth(qs, q) && !is_over_bytes(qs, q, bytes))
+			return;
+		if (!overflow_drop(qs, q, now_ns))
+			return;
+	}
+}
+
+enum rp_qstatus admit_message(
+	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns)
+{
 	uint32_t need = admit_buffers_of(qs, bytes);
 
-	if (depth >= qs->config.queue_depth_max) {
+	make_room(qs, q, bytes, now_ns);
+	if (is_over_depth(qs, q)) {
 		COUNT(qs, q, refused_depth);
 		return RP_Q_QUEUE_DEPTH;
 	}
-	if (q->bytes + bytes > qs->config.queue_bytes_max) {
+	if (is_over_bytes(qs, q, bytes)) {
 		COUNT(qs, q, refused_bytes);
 		return RP_Q_QUEUE_BYTES;
 	}

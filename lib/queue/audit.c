@@ -11,7 +11,7 @@
 	} while (0)
 
 struct audit {
-	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own, handing;
+	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own, handing, tails;
 	uint64_t bytes, foreign_buffers;
 };
 
@@ -38,6 +38,7 @@ static const char *audit_waiting(const struct rp_queues *qs, const struct queue 
 		HOLDS(m->state == MESSAGE_WAITING && m->q == q && m->idx > idx && !m->consumer);
 		HOLDS(m->payload && m->payload->pkt_len == m->bytes && audit_payload(qs, m, a));
 		HOLDS(rp_list_empty(&m->timer) && m->answered);
+		HOLDS(rp_wheel_armed(&m->due) == (m->expires_ns != RP_NEVER));
 		idx = m->idx;
 		scan_seen |= q->scan == n;
 		(*indexed)++;
@@ -45,6 +46,41 @@ static const char *audit_waiting(const struct rp_queues *qs, const struct queue 
 	}
 	HOLDS(scan_seen);
 	a->messages += *indexed;
+	return NULL;
+}
+
+static const char *audit_aside(const struct rp_queues *qs, const struct queue *q, struct audit *a,
+	uint32_t *indexed, uint64_t *bytes)
+{
+	uint32_t delayed = 0, ending = 0;
+	uint64_t ending_bytes = 0;
+	const struct rp_list *n;
+
+	if (!q->more)
+		return NULL;
+	rp_list_foreach (n, &q->more->delayed) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_DELAYED && m->q == q && m->idx && !m->consumer);
+		HOLDS(rp_wheel_armed(&m->due) && audit_payload(qs, m, a));
+		delayed++;
+		*bytes += m->bytes;
+	}
+	rp_list_foreach (n, &q->more->ending) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		HOLDS(m->state == MESSAGE_ENDING && m->q == q && m->idx && !m->consumer);
+		HOLDS(rp_wheel_armed(&m->due) != m->letter_sent && audit_payload(qs, m, a));
+		ending++;
+		ending_bytes += m->bytes;
+	}
+	HOLDS(delayed == q->more->delayed_count && ending == q->more->ending_count);
+	HOLDS(ending_bytes == q->more->ending_bytes);
+	for (n = q->more->tails.next; n != &q->more->tails; n = n->next)
+		a->tails++;
+	a->messages += delayed + ending;
+	*indexed += delayed + ending;
+	*bytes += ending_bytes;
 	return NULL;
 }
 
@@ -130,13 +166,15 @@ static const char *audit_consumer(const struct rp_queues *qs, const struct consu
 
 static const char *audit_queue(const struct rp_queues *qs, const struct queue *q, struct audit *a)
 {
-	const struct rp_queue_counters *k = &q->counters;
+	const struct rp_queue_counters k = queue_counters(q);
 	uint32_t depth = 0, in_flight = 0;
 	const char *fault;
 	struct rp_list *n;
 	uint64_t bytes = 0;
 
 	fault = audit_waiting(qs, q, a, &depth, &bytes);
+	if (!fault)
+		fault = audit_aside(qs, q, a, &depth, &bytes);
 	if (!fault)
 		fault = audit_forwards(qs, q, a, &bytes);
 	if (fault)
@@ -151,7 +189,7 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 		a->producers++;
 	depth += in_flight;
 	HOLDS(depth == q->depth && in_flight == q->in_flight && bytes == q->bytes);
-	HOLDS(k->indexed == k->acks + k->handed_over + q->depth);
+	HOLDS(k.indexed == counters_gone(&k) + q->depth);
 	HOLDS(!q->own || q->dispatcher == qs->config.node);
 	HOLDS(q->own || rp_list_empty(&q->waiting));
 	a->bytes += bytes;
@@ -178,6 +216,7 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
 	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);
 	HOLDS(a.bytes == qs->bytes && a.foreign_buffers == qs->foreign_buffers);
+	HOLDS(a.tails == qs->seen_slab.used && a.tails == qs->tail_wheel.count);
 	HOLDS(a.own == qs->own_count && a.handing == qs->handing);
 	return NULL;
 }

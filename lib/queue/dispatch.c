@@ -124,13 +124,20 @@ void consumer_tidy(struct rp_queues *qs, struct consumer *c)
 		consumer_free(qs, c);
 }
 
-static bool consumer_matches(const struct consumer *c, const struct message *m)
+bool consumer_wants(const struct consumer *c, const struct message *m)
 {
 	if (c->max_bytes && m->bytes - m->tail_length > c->max_bytes)
 		return false;
 	if (c->match_length > m->tail_length ||
 		(c->match_length && memcmp(rte_pktmbuf_mtod(m->payload, const uint8_t *), c->match,
 					    c->match_length) != 0))
+		return false;
+	return true;
+}
+
+static bool consumer_matches(const struct consumer *c, const struct message *m)
+{
+	if (!consumer_wants(c, m))
 		return false;
 	for (const struct rejection *r = m->rejections; r; r = r->next) {
 		if (memcmp(r->uuid, c->uuid, RP_UUID_BYTES) == 0)
@@ -175,10 +182,11 @@ void waiting_remove(struct rp_queues *qs, struct message *m)
 	if (q->move && q->move->behind == &m->link)
 		q->move->behind = m->link.prev;
 	rp_list_unlink(&m->link);
+	rp_wheel_del(&qs->wheel, &m->due);
 }
 
 /* To its place by index: a message that was offered before stands before all that came later. */
-static void waiting_insert(struct rp_queues *qs, struct message *m)
+void waiting_insert(struct rp_queues *qs, struct message *m)
 {
 	struct queue *q = m->q;
 	struct rp_list *n = q->waiting.next;
@@ -198,12 +206,15 @@ static void waiting_insert(struct rp_queues *qs, struct message *m)
 		q->scan = n == q->scan ? &m->link : q->waiting.next;
 }
 
-void dispatch_return(struct rp_queues *qs, struct message *m)
+void dispatch_return(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
-	waiting_insert(qs, m);
-	if (m->q->move)
-		m->q->move->behind = &m->link;
-	queue_work(qs, m->q);
+	struct rp_list *last = m->q->waiting.prev;
+	struct queue *q = m->q;
+
+	policy_place(qs, m, now_ns);
+	if (q->move && q->waiting.prev != last)
+		q->move->behind = q->waiting.prev;
+	queue_work(qs, q);
 }
 
 static void dispatch_bind(
@@ -233,6 +244,8 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 	rp_list_unlink(&m->link);
 	rp_list_unlink(&m->timer);
 	c->outstanding--;
+	if (!m->accepted && !m->seen)
+		m->unseen++;
 	if (!m->accepted)
 		c->unaccepted--;
 	if (!m->took)
@@ -246,11 +259,13 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 }
 
 /* Back to the state before dispatch_bind(): nothing has left. */
-static void dispatch_bind_undo(struct rp_queues *qs, struct message *m)
+static void dispatch_bind_undo(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	dispatch_unbind(qs, m);
 	m->attempt--;
+	m->unseen--;
 	waiting_insert(qs, m);
+	policy_arm(qs, m, now_ns);
 }
 
 void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
@@ -259,13 +274,13 @@ void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 
 	dispatch_unbind(qs, m);
 	if (q->own)
-		waiting_insert(qs, m);
+		policy_place(qs, m, now_ns);
 	else
 		forward_hand_over(qs, m, now_ns);
 	queue_work(qs, q);
 }
 
-void dispatch_unsend(struct rp_queues *qs, struct consumer *c)
+void dispatch_unsend(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 {
 	struct rp_list *n = c->bound.prev;
 
@@ -279,7 +294,7 @@ void dispatch_unsend(struct rp_queues *qs, struct consumer *c)
 		if (m->took || m->accepted || m->lost || m->seen)
 			continue;
 		dispatch_unbind(qs, m);
-		dispatch_return(qs, m);
+		dispatch_return(qs, m, now_ns);
 	}
 }
 
@@ -394,7 +409,7 @@ static void dispatch_offer(
 	error = local ? offer_local(qs, m, now_ns) : offer_remote(qs, m, false, now_ns);
 	if (error) {
 		offer_failed(qs, m, error, now_ns);
-		dispatch_bind_undo(qs, m);
+		dispatch_bind_undo(qs, m, now_ns);
 		return;
 	}
 	if (local)
@@ -467,10 +482,20 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 		if (budget-- == 0)
 			return true;
+		if (m->expires_ns <= now_ns) {
+			waiting_remove(qs, m);
+			message_end(qs, m, RP_QUEUE_DEATH_EXPIRED, now_ns);
+			continue;
+		}
 		c = dispatch_choose(qs, q, m);
 		if (c) {
 			/* Unbound again when it cannot leave: then the scan stands at it still. */
 			dispatch_offer(qs, m, c, now_ns);
+			continue;
+		}
+		if (message_dies_rejected(qs, m)) {
+			waiting_remove(qs, m);
+			message_end(qs, m, RP_QUEUE_DEATH_REJECTED, now_ns);
 			continue;
 		}
 		if (m->rejections && !m->all_rejected) {
@@ -484,8 +509,9 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 /* ---- taking in ---- */
 
-void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
+	uint64_t id = slab_id(&qs->messages, m), idx;
 	struct queue *q = m->q;
 
 	RP_ASSERT(q->own && rp_list_empty(&m->link) && m->idx == 0);
@@ -494,12 +520,19 @@ void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	m->idx = rp_route_idx_pack(q->epoch, ++q->sequence);
 	m->alloc_node = qs->config.node;
 	message_unhand(qs, m);
+	idx = m->idx;
 	message_indexed(qs, m);
-	waiting_insert(qs, m);
 	COUNT(qs, q, indexed);
+	policy_begin(qs, m, now_ns);
+	dedup_add(qs, m, now_ns);
+	policy_place(qs, m, now_ns);
 	dispatch_pump(qs, q, now_ns);
+	queue_work(qs, q);
+	m = slab_find(&qs->messages, id);
+	if (!m)
+		return idx;
 	if (m->state == MESSAGE_WAITING)
 		COUNT(qs, q, held);
 	foreign_check(qs, m, now_ns);
-	queue_work(qs, q);
+	return idx;
 }

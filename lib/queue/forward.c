@@ -13,6 +13,10 @@
 
 /* No producer's boot id has all of these set, but for one in 2^32. */
 #define HANDED_BOOT 0xffffffff00000000ull
+/* Ages of more than a thousand years are no ages. */
+#define AGE_MAX_US (1ull << 54)
+/* A put that waited for longer is forwarded with its age. */
+#define AGE_TOLD_NS RP_NS_PER_MS
 
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 {
@@ -85,8 +89,10 @@ bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t n
 		b->life = c->life;
 		memcpy(b->uuid, c->uuid, RP_UUID_BYTES);
 		dispatch_unbind(qs, m);
-	} else {
+	} else if (m->state == MESSAGE_WAITING) {
 		waiting_remove(qs, m);
+	} else {
+		aside_remove(qs, m);
 	}
 	m->binding = b;
 	forward_hand_over(qs, m, now_ns);
@@ -164,20 +170,38 @@ static void forward_index_bound(struct rp_queues *qs, struct message *m, uint64_
 	dispatch_index_bound(qs, m, &b, now_ns);
 }
 
+/* What a put meets where it is to be indexed. */
+static enum rp_qstatus forward_admit(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	if (!m->letter && dedup_has(qs, m->q, m->payload, m->tail_length))
+		return RP_Q_DUPLICATE;
+	if (!m->letter && policy_fails_fast(qs, m->q)) {
+		COUNT(qs, m->q, refused_no_consumer);
+		return RP_Q_NO_CONSUMER;
+	}
+	return admit_message(qs, m->q, 0, now_ns); /* its own are in q->bytes */
+}
+
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
-	enum rp_qstatus status = RP_Q_OK;
+	struct rp_queue_answer answer = {.status = RP_Q_OK};
+	bool answered = m->answered;
+	uint64_t token = m->token;
 
 	unsent_take(m);
-	if (!m->answered)
-		status = admit_message(qs, m->q, 0); /* its own are in q->bytes */
+	if (!answered)
+		answer.status = forward_admit(qs, m, now_ns);
+	m->answered = true;
 	if (m->binding)
 		forward_index_bound(qs, m, now_ns);
-	else if (status == RP_Q_OK)
-		dispatch_index(qs, m, now_ns);
-	put_answer(qs, m, status);
-	if (status != RP_Q_OK)
+	else if (answer.status == RP_Q_OK)
+		answer.idx = dispatch_index(qs, m, now_ns);
+	else
 		message_free(qs, m);
+	if (answer.status == RP_Q_DUPLICATE)
+		answer.status = RP_Q_OK;
+	if (!answered)
+		qs->ops.answer(qs->ctx, token, &answer);
 }
 
 /* The sequence of a dispatcher that hands over begins anew with each of its lives. */
@@ -215,14 +239,24 @@ static struct binding binding_read(const struct rp_qmsg *msg)
 	return b;
 }
 
+/* Of what goes straight through it is left out. */
+static uint64_t forward_age_us(const struct message *m, uint64_t now_ns)
+{
+	uint64_t age = age_ns(m->since_ns, now_ns);
+
+	return m->handed || age >= AGE_TOLD_NS ? age / RP_NS_PER_US : 0;
+}
+
 static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, uint64_t now_ns)
 {
 	struct rp_qmsg msg = qmsg_for(m->q, RP_QMSG_FORWARD);
 	int error;
 
 	m->sends++;
-	msg.flags = m->repeat ? RP_QMSG_REPEAT : 0;
+	msg.flags = (m->repeat ? RP_QMSG_REPEAT : 0) | (m->letter ? RP_QMSG_LETTER : 0);
 	msg.tail_length = m->tail_length;
+	msg.age_us = forward_age_us(m, now_ns);
+	msg.deliveries = m->handed ? message_deliveries(m) : 0;
 	msg.producer_node = m->origin_node;
 	msg.producer_boot = m->origin_boot;
 	msg.producer_seq = m->origin_seq;
@@ -368,6 +402,13 @@ void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payl
 
 /* ---- arriving ---- */
 
+static bool is_too_large(const struct rp_queues *qs, const struct rte_mbuf *payload,
+	uint16_t tail_length, bool letter)
+{
+	return payload->pkt_len - tail_length >
+	       qs->config.message_bytes_max + (letter ? RP_LETTER_HEAD_BYTES_MAX : 0);
+}
+
 void producer_free(struct rp_queues *qs, struct producer *p)
 {
 	struct producer **at = &p->q->producers;
@@ -502,6 +543,21 @@ static enum rp_qstatus forward_route(struct rp_queues *qs, struct queue *q, cons
 	return RP_Q_OK;
 }
 
+/* What a forward of a new message meets here. */
+static enum rp_qstatus receive_admit(
+	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	bool letter = m->flags & RP_QMSG_LETTER;
+
+	if (!letter && dedup_has(qs, q, m->payload, m->tail_length))
+		return RP_Q_DUPLICATE;
+	if (!letter && policy_fails_fast(qs, q)) {
+		COUNT(qs, q, refused_no_consumer);
+		return RP_Q_NO_CONSUMER;
+	}
+	return admit_message(qs, q, m->payload->pkt_len, now_ns);
+}
+
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns)
 {
@@ -530,7 +586,7 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		COUNT(qs, q, refused_stopping);
 		return rp_queue_is_moving(qs) ? RP_Q_STALL : RP_Q_STOPPING;
 	}
-	if (m->payload->pkt_len - m->tail_length > qs->config.message_bytes_max) {
+	if (is_too_large(qs, m->payload, m->tail_length, m->flags & RP_QMSG_LETTER)) {
 		COUNT(qs, q, refused_too_large);
 		return RP_Q_TOO_LARGE;
 	}
@@ -542,7 +598,9 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		status = admit_handed(qs, q, producer_get(qs, q, from, handed_boot(m)), m->token,
 			m->payload->pkt_len, now_ns);
 	else if (status == RP_Q_OK)
-		status = admit_message(qs, q, m->payload->pkt_len);
+		status = receive_admit(qs, q, m, now_ns);
+	if (status == RP_Q_DUPLICATE)
+		forward_remember(qs, q, from, m);
 	if (status != RP_Q_OK)
 		return status;
 	msg = message_new(qs, q, m->payload, m->tail_length, now_ns);
@@ -550,6 +608,10 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		COUNT(qs, q, refused_limit);
 		return RP_Q_LIMIT;
 	}
+	msg->since_ns = now_ns - RP_MIN(m->age_us, AGE_MAX_US) * RP_NS_PER_US;
+	msg->letter = m->flags & RP_QMSG_LETTER;
+	if (m->token && m->deliveries <= m->attempt)
+		msg->unseen = m->attempt - m->deliveries;
 	msg->origin_node = m->producer_node;
 	msg->origin_boot = m->producer_boot;
 	msg->origin_seq = m->producer_seq;
@@ -578,8 +640,15 @@ static bool is_new_work(struct rp_queues *qs, struct rp_span name, uint64_t now_
 	return !q || queue_elect(qs, q, RP_CLAIM_PRODUCER, now_ns) == RP_ELECT_CLAIM;
 }
 
-void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
-	struct rte_mbuf *payload, uint64_t now_ns)
+/* As is_new_work(), and nobody would get it: known before the queue exists. */
+static bool is_new_in_vain(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	return policy_fails_fast(qs, q) &&
+	       queue_elect(qs, q, RP_CLAIM_PRODUCER, now_ns) == RP_ELECT_CLAIM;
+}
+
+static void queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	uint16_t tail_length, struct rte_mbuf *payload, bool letter, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
 	struct queue *q = NULL;
@@ -589,7 +658,7 @@ void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		tail_length > payload->data_len || name.length == 0 ||
 		name.length > RP_NAME_BYTES_MAX) {
 		answer.status = RP_Q_INVALID;
-	} else if (payload->pkt_len - tail_length > qs->config.message_bytes_max) {
+	} else if (is_too_large(qs, payload, tail_length, letter)) {
 		/* At ingress, before the queue exists. */
 		COUNT_SHARD(qs, puts);
 		COUNT_SHARD(qs, refused_too_large);
@@ -604,7 +673,12 @@ void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		answer.status = RP_Q_LIMIT;
 	} else {
 		COUNT(qs, q, puts);
-		answer.status = admit_message(qs, q, payload->pkt_len);
+		if (!letter && is_new_in_vain(qs, q, now_ns)) {
+			COUNT(qs, q, refused_no_consumer);
+			answer.status = RP_Q_NO_CONSUMER;
+		} else {
+			answer.status = admit_message(qs, q, payload->pkt_len, now_ns);
+		}
 	}
 	if (answer.status == RP_Q_OK) {
 		m = message_new(qs, q, payload, tail_length, now_ns);
@@ -619,8 +693,21 @@ void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		return;
 	}
 	m->token = token;
+	m->letter = letter;
 	m->origin_node = qs->config.node;
 	m->origin_boot = qs->config.boot;
 	forward_put(qs, m, now_ns);
 	forward_pump(qs, q, now_ns);
+}
+
+void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
+	struct rte_mbuf *payload, uint64_t now_ns)
+{
+	queue_put(qs, token, name, tail_length, payload, false, now_ns);
+}
+
+void rp_queue_put_letter(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	uint16_t tail_length, struct rte_mbuf *payload, uint64_t now_ns)
+{
+	queue_put(qs, token, name, tail_length, payload, true, now_ns);
 }

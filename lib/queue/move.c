@@ -169,7 +169,7 @@ void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		struct consumer *c = rp_list_entry(n, struct consumer, link);
 		bool moved = true;
 
-		dispatch_unsend(qs, c);
+		dispatch_unsend(qs, c, now_ns);
 		while (moved && !rp_list_empty(&c->bound))
 			moved = forward_hand_over_as_is(
 				qs, rp_list_entry(c->bound.next, struct message, link), now_ns);
@@ -181,6 +181,7 @@ void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		if (!forward_hand_over_as_is(qs, m, now_ns))
 			return;
 	}
+	hand_over_aside(qs, q, now_ns, forward_hand_over_as_is);
 }
 
 static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
@@ -315,10 +316,12 @@ void dispatch_index_bound(
 	message_unhand(qs, m);
 	message_indexed(qs, m);
 	COUNT(qs, q, indexed);
+	policy_begin(qs, m, now_ns);
+	dedup_add(qs, m, now_ns);
 	foreign_check(qs, m, now_ns);
 	c = rp_uuid_is_zero(b->uuid) ? NULL : bound_holder(qs, q, b, now_ns);
 	if (!c) {
-		dispatch_return(qs, m);
+		dispatch_return(qs, m, now_ns);
 		return;
 	}
 	m->state = MESSAGE_BOUND;

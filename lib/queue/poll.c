@@ -13,6 +13,7 @@ static void queue_run(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		queue_recheck(qs, q, now_ns);
 	more = forward_pump(qs, q, now_ns);
 	more |= dispatch_pump(qs, q, now_ns);
+	more |= purge_step(qs, q);
 	if (more)
 		queue_work(qs, q);
 }
@@ -164,6 +165,7 @@ bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns)
 	more |= poll_requests(qs, now_ns);
 	more |= requests_again(qs, now_ns);
 	more |= move_poll(qs, now_ns);
+	more |= policy_poll(qs, now_ns);
 	more |= poll_foreign(qs, now_ns);
 	more |= poll_later(qs, now_ns);
 	more |= poll_idle(qs, now_ns);
@@ -189,6 +191,7 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 	t = RP_MIN(t, FIRST(&qs->requests, struct request, timer, deadline_ns));
 	t = RP_MIN(t, FIRST(&qs->again, struct request, again, again_ns));
 	t = RP_MIN(t, move_next_ns(qs));
+	t = RP_MIN(t, policy_next_ns(qs));
 	t = RP_MIN(t, FIRST(&qs->foreign, struct message, stay, stay_ns));
 	t = RP_MIN(t, FIRST(&qs->later, struct queue, work, later_ns));
 	idle = FIRST(&qs->idle, struct queue, idle, active_ns);

@@ -19,6 +19,16 @@ const char *rp_queue_counter_name(enum rp_queue_counter counter)
 	return (unsigned)counter < RP_QUEUE_COUNTER_COUNT ? names[counter] : "?";
 }
 
+struct rp_queue_counters queue_counters(const struct queue *q)
+{
+	return (struct rp_queue_counters){
+#define X(name, text) .name = q->counters.name,
+#define Y(name, text) .name = q->more ? q->more->counters.name : 0,
+#include <queue/queue_counters.def>
+#undef X
+	};
+}
+
 const char *rp_queue_counter_text(enum rp_queue_counter counter)
 {
 	static const char *const texts[] = {
@@ -45,6 +55,7 @@ static int config_defaults(struct rp_queue_config *config)
 	DEFAULT(holds_max, 1u << 18);
 	DEFAULT(requests_max, 1u << 14);
 	DEFAULT(producers_max, 1u << 16);
+	DEFAULT(tails_max, 1u << 20);
 	DEFAULT(prefetch_default, 256);
 	DEFAULT(forward_window, 512);
 	DEFAULT(resume_ns, RP_NS_PER_S);
@@ -85,6 +96,9 @@ static int tables_init(struct rp_queues *qs)
 	error |= slab_init(&qs->notices, sizeof(struct notice), c->requests_max);
 	error |= slab_init(&qs->bindings, sizeof(struct binding), c->messages_max);
 	error |= slab_init(&qs->moves_slab, sizeof(struct move), c->queues_max);
+	error |= slab_init(&qs->mores, sizeof(struct queue_more), c->queues_max);
+	error |= slab_init(&qs->seen_slab, sizeof(struct seen_tail), c->tails_max);
+	error |= blobs_init(&qs->seen_blobs, c->tails_max);
 	error |= blobs_init(&qs->names, c->queues_max);
 	error |= blobs_init(&qs->matches, c->consumers_max);
 	error |= blobs_init(&qs->tails, c->holds_max);
@@ -93,8 +107,9 @@ static int tables_init(struct rp_queues *qs)
 	qs->uuid_table = table_new(c->consumers_max, &qs->uuid_mask);
 	qs->hold_table = table_new(c->holds_max, &qs->hold_mask);
 	qs->handle_table = table_new(c->consumers_max, &qs->handle_mask);
+	qs->seen_table = table_new(c->tails_max / 4, &qs->seen_mask);
 	if (error || !qs->queue_table || !qs->idx_table || !qs->uuid_table || !qs->hold_table ||
-		!qs->handle_table)
+		!qs->handle_table || !qs->seen_table)
 		return -ENOMEM;
 	return 0;
 }
@@ -116,6 +131,8 @@ struct rp_queues *rp_queue_create(
 	qs->ops = *ops;
 	qs->ctx = ctx;
 	qs->peer_deadline_ns = RP_NEVER;
+	rp_wheel_init(&qs->wheel, 0);
+	rp_wheel_init(&qs->tail_wheel, 0);
 	admit_init(qs);
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
@@ -153,6 +170,10 @@ void rp_queue_destroy(struct rp_queues *qs)
 
 			payloads_free(&q->waiting);
 			payloads_free(&q->unsent);
+			if (q->more) {
+				payloads_free(&q->more->delayed);
+				payloads_free(&q->more->ending);
+			}
 			rp_list_foreach (n, &q->consumers)
 				payloads_free(&rp_list_entry(n, struct consumer, link)->bound);
 		}
@@ -168,6 +189,9 @@ void rp_queue_destroy(struct rp_queues *qs)
 	slab_fini(&qs->bindings);
 	slab_fini(&qs->moves_slab);
 	slab_fini(&qs->notices);
+	slab_fini(&qs->mores);
+	slab_fini(&qs->seen_slab);
+	blobs_fini(&qs->seen_blobs);
 	blobs_fini(&qs->names);
 	blobs_fini(&qs->matches);
 	blobs_fini(&qs->tails);
@@ -176,6 +200,7 @@ void rp_queue_destroy(struct rp_queues *qs)
 	free(qs->uuid_table);
 	free(qs->hold_table);
 	free(qs->handle_table);
+	free(qs->seen_table);
 	free(qs);
 }
 
@@ -195,11 +220,6 @@ void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *lim
 
 /* ---- insight ---- */
 
-static uint64_t age(uint64_t since_ns, uint64_t now_ns)
-{
-	return now_ns > since_ns ? now_ns - since_ns : 0;
-}
-
 static void info_consumers(const struct rp_queues *qs, const struct queue *q,
 	struct rp_queue_info *info, uint64_t now_ns)
 {
@@ -217,7 +237,7 @@ static void info_consumers(const struct rp_queues *qs, const struct queue *q,
 				rp_list_entry(c->bound.next, struct message, link);
 
 			info->in_flight_oldest_ns =
-				RP_MAX(info->in_flight_oldest_ns, age(m->bound_ns, now_ns));
+				RP_MAX(info->in_flight_oldest_ns, age_ns(m->bound_ns, now_ns));
 		}
 	}
 }
@@ -231,16 +251,18 @@ static void info_fill(const struct rp_queues *qs, const struct queue *q, struct 
 		.epoch = q->epoch,
 		.dispatching = q->own,
 		.depth = q->depth,
-		.waiting = q->depth - q->in_flight,
+		.delayed = q->more ? q->more->delayed_count : 0,
+		.ending = q->more ? q->more->ending_count : 0,
 		.in_flight = q->in_flight,
 		.forwards = q->unsent_count + q->sent_count,
 		.bytes = q->bytes,
-		.counters = q->counters,
+		.counters = queue_counters(q),
 	};
+	info->waiting = q->depth - q->in_flight - info->delayed - info->ending;
 	if (!rp_list_empty(&q->waiting)) {
 		const struct message *m = rp_list_entry(q->waiting.next, struct message, link);
 
-		info->waiting_oldest_ns = age(m->since_ns, now_ns);
+		info->waiting_oldest_ns = age_ns(m->since_ns, now_ns);
 	}
 	info_consumers(qs, q, info, now_ns);
 }
@@ -298,8 +320,7 @@ void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *tot
 		.requests = qs->requests_slab.used,
 		.producers = qs->producers_slab.used,
 		.hosts = qs->hosts.used,
-		.held = (uint32_t)(qs->counters.indexed - qs->counters.acks -
-				   qs->counters.handed_over) +
+		.held = (uint32_t)(qs->counters.indexed - counters_gone(&qs->counters)) +
 			qs->handing,
 		.dispatched = qs->own_count,
 		.bytes = qs->bytes,

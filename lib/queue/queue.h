@@ -69,6 +69,54 @@ struct rte_mbuf;
 struct rte_mempool;
 struct rp_queues;
 
+/** What a full queue does with a put. */
+enum rp_queue_overflow {
+	RP_QUEUE_OVERFLOW_REJECT,
+	RP_QUEUE_OVERFLOW_DROP_OLDEST, /**< of those that no consumer holds */
+};
+
+/** Of the queues whose name matches; 0 or NULL in a field: nothing of it. */
+struct rp_queue_policy {
+	const char *match;	 /**< pattern, base/glob.h; the first that matches counts */
+	const char *dead_letter; /**< queue for what ends undelivered; empty: it is dropped */
+	uint32_t depth_max;	 /**< instead of limits.queue_depth */
+	uint64_t bytes_max;	 /**< instead of limits.queue_bytes */
+	enum rp_queue_overflow overflow;
+	uint32_t deliveries_max; /**< a client saw it so often: it ends */
+	uint64_t ttl_ns;	 /**< ends when it is so old, unless a consumer holds it */
+	uint64_t delay_ns;	 /**< not offered before it is so old */
+	uint64_t dedup_ns;	 /**< a tail taken within so long is not queued again */
+	bool fail_fast;		 /**< a put while there is no consumer is refused */
+};
+
+/** Why a message ended without an acknowledge. */
+#define RP_QUEUE_DEATHS(X)                                                      \
+	X(EXPIRED, expired, "expired", "ttl_ms is over")                        \
+	X(OVERFLOW, overflowed, "overflow", "a newer one took its place")       \
+	X(EXHAUSTED, exhausted, "deliveries", "delivered deliveries_max times") \
+	X(REJECTED, rejected, "rejected", "every consumer rejected it")
+
+enum rp_queue_death {
+#define X(name, counter, word, text) RP_QUEUE_DEATH_##name,
+	RP_QUEUE_DEATHS(X)
+#undef X
+		RP_QUEUE_DEATH_COUNT,
+};
+/** As the dead letter has it. */
+const char *rp_queue_death_word(enum rp_queue_death death);
+
+/** A message that ended, for the queue that its policy names. */
+struct rp_queue_letter {
+	struct rp_span name; /**< of its queue; borrow */
+	const char *to;	     /**< borrow, as the policies are */
+	enum rp_queue_death death;
+	uint64_t age_ns;
+	uint64_t idx;
+	uint32_t deliveries; /**< that a client saw */
+	uint16_t tail_length;
+	struct rte_mbuf *payload;
+};
+
 struct rp_queue_counters {
 #define X(name, text) uint64_t name;
 #include <queue/queue_counters.def>
@@ -100,6 +148,7 @@ struct rp_queue_config {
 	uint32_t holds_max;	    /**< shown to local clients, not acknowledged [262144] */
 	uint32_t requests_max;	    /**< acknowledges, gets, rejects on their way [16384] */
 	uint32_t producers_max;	    /**< (queue, producer's node) pairs remembered [65536] */
+	uint32_t tails_max;	    /**< remembered for dedup_s [1048576] */
 	uint32_t prefetch_default;  /**< [256] */
 	uint32_t forward_window;    /**< un-TOOK FORWARDs of one queue, <= 512 [512] */
 	uint64_t resume_ns;	    /**< queues.resume_ms [1 s] */
@@ -177,6 +226,11 @@ struct rp_queue_ops {
 		void *ctx, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here);
 	/** Write the dispatcher record (this node, epoch): keep reply_to, clear pinned. */
 	void (*claimed)(void *ctx, struct rp_span name, uint32_t epoch);
+	/**
+	 * Put it into the queue `to` as a dead letter. 0: payload taken;
+	 * rp_queue_dead_lettered(token) follows. -EAGAIN: not now, not taken; asked again.
+	 */
+	int (*dead_letter)(void *ctx, uint64_t token, const struct rp_queue_letter *letter);
 	/** The queue ended by itself: delete the record if it is still (this node, epoch). */
 	void (*released)(void *ctx, struct rp_span name, uint32_t epoch);
 };
@@ -214,6 +268,13 @@ struct rp_queue_limits {
  */
 void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *limits);
 
+/**
+ * borrow: until the next call. They count from now on, for what comes; what is in a queue keeps the
+ * end and the delay that it was given.
+ */
+void rp_queue_set_policies(
+	struct rp_queues *qs, const struct rp_queue_policy *policies, uint32_t count);
+
 /* ---- what control publishes ---- */
 
 /** The state of a node, this one included: nothing is claimed before it is Online itself. */
@@ -250,6 +311,17 @@ void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 /** The holder does not want it: it goes to another consumer. Flags as get. */
 void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
+
+/** As rp_queue_put(), of a message that ended elsewhere: it may be a head longer, and no policy
+ * refuses it for want of a consumer. */
+void rp_queue_put_letter(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	uint16_t tail_length, struct rte_mbuf *payload, uint64_t now_ns);
+/** What became of ops->dead_letter(): not OK, and it is tried again. */
+void rp_queue_dead_lettered(
+	struct rp_queues *qs, uint64_t token, enum rp_qstatus status, uint64_t now_ns);
+/** Ends what no consumer holds; answered OK with `deleted`, or NOT_HOLDER: another node dispatches.
+ */
+void rp_queue_purge(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t now_ns);
 
 /* ---- consumers of this node ---- */
 
@@ -310,6 +382,8 @@ struct rp_queue_info {
 	uint32_t depth;	    /**< messages here: waiting and in flight */
 	uint32_t waiting;   /**< not bound */
 	uint32_t in_flight; /**< bound to a consumer */
+	uint32_t delayed;   /**< not to be offered yet */
+	uint32_t ending;    /**< the dead-letter queue has not taken them yet */
 	uint32_t forwards;  /**< on their way to the dispatcher, answered or not */
 	uint64_t bytes;	    /**< of those in depth */
 	uint32_t consumers_local, consumers_remote;

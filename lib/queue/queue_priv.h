@@ -14,6 +14,8 @@
  * request.c   clients' acknowledges and gets      message.c   what other nodes send
  * poll.c      timers                              move.c      a dispatcher that hands over
  * leave.c     a node that stops, or is drained        view.c      consumers, for people
+ * admit.c     what may come in                    policy.c    what a policy makes of a queue
+ * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * audit.c     checks for tests
  */
 /* clang-format on */
@@ -21,6 +23,7 @@
 #include <base/assert.h>
 #include <base/list.h>
 #include <base/mbuf.h>
+#include <base/wheel.h>
 #include <queue/queue.h>
 
 #include "slab.h"
@@ -51,14 +54,17 @@ struct binding {
 enum message_state {
 	MESSAGE_WAITING,
 	MESSAGE_BOUND,
-	MESSAGE_UNSENT, /**< a forward that has to be sent */
-	MESSAGE_SENT,	/**< a forward that was; deliver has the payload */
+	MESSAGE_DELAYED, /**< not to be offered yet; `due` is when it is */
+	MESSAGE_ENDING,	 /**< its dead letter is not taken yet */
+	MESSAGE_UNSENT,	 /**< a forward that has to be sent */
+	MESSAGE_SENT,	 /**< a forward that was; deliver has the payload */
 };
 
 struct message {
 	struct rp_list link;	  /**< the list of its state */
 	struct rp_list timer;	  /**< qs->offers while bound and not accepted */
 	struct rp_list stay;	  /**< qs->foreign while its buffers are another pool's */
+	struct rp_wheel_node due; /**< its end while it waits; of what is aside, the next step */
 	struct message *idx_next; /**< of the hash chain; indexed messages only */
 	struct queue *q;
 	struct consumer *consumer; /**< bound */
@@ -71,15 +77,20 @@ struct message {
 	uint64_t target;       /**< forward: the node that has or may have it */
 	uint64_t order;	       /**< forward: place in the order of sending */
 	uint64_t mod_revision; /**< of its event, once accepted */
-	uint64_t since_ns;     /**< taken in */
+	uint64_t since_ns;     /**< put, as far as is known */
+	uint64_t expires_ns;   /**< RP_NEVER: by no policy */
 	uint64_t bound_ns, deadline_ns, stay_ns;
 	uint32_t bytes; /**< of the payload */
 	uint32_t attempt;
+	uint32_t unseen; /**< attempts that no client saw */
 	uint16_t tail_length;
 	uint16_t sends; /**< of this message, to tell an old answer from the last one's */
 	uint8_t state;
-	bool answered : 1; /**< its client knows that it is indexed (or there is none) */
-	bool took : 1;	   /**< the consumer's node has it */
+	uint8_t death;	      /**< ENDING: why */
+	bool letter_sent : 1; /**< ENDING: the answer is to come */
+	bool letter : 1;      /**< a dead letter of another queue, which this node puts */
+	bool answered : 1;    /**< its client knows that it is indexed (or there is none) */
+	bool took : 1;	      /**< the consumer's node has it */
 	bool accepted : 1;
 	bool timed_out : 1;    /**< not accepted in time: counted */
 	bool lost : 1;	       /**< to be sent again to the consumer that it is bound to */
@@ -223,6 +234,32 @@ struct move {
 	uint32_t asks;
 };
 
+/* A tail that is not queued again for a while. */
+struct seen_tail {
+	struct rp_list link; /**< more->tails */
+	struct rp_wheel_node due;
+	struct seen_tail *hash_next;
+	struct queue *q;
+	uint8_t *tail; /**< blob */
+	uint8_t tail_length;
+};
+
+/* What few queues need. */
+struct queue_more {
+	struct rp_list delayed, ending; /**< messages */
+	struct rp_list tails;		/**< seen; the queue stays as long as there are some */
+	uint64_t ending_bytes;
+	uint64_t purge_token, purge_until; /**< until: the last idx of what is purged */
+	uint32_t delayed_count, ending_count, purge_count;
+	bool purging;
+	struct {
+#define X(name, text)
+#define Y(name, text) uint64_t name;
+#include <queue/queue_counters.def>
+#undef X
+	} counters;
+};
+
 struct queue {
 	struct queue *hash_next;
 	struct rp_list idle;	     /**< qs->idle, longest untouched first */
@@ -256,7 +293,15 @@ struct queue {
 	uint32_t in_work : 1;
 	uint32_t resend : 1; /**< a consumer has to be sent again what it holds */
 	uint32_t in_later : 1;
-	struct rp_queue_counters counters;
+	uint16_t policy;	 /**< of qs->policies; POLICY_NONE */
+	uint16_t policy_version; /**< of qs, when it was looked for */
+	struct queue_more *more; /**< NULL: nothing of it is needed yet */
+	struct {
+#define X(name, text) uint64_t name;
+#define Y(name, text)
+#include <queue/queue_counters.def>
+#undef X
+	} counters;
 };
 
 struct peer {
@@ -295,15 +340,20 @@ struct rp_queues {
 	uint64_t foreign_buffers, room, unsampled;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
-	struct slab rejections, notices, bindings, moves_slab;
-	struct blobs names, matches, tails;
+	struct slab rejections, notices, bindings, moves_slab, mores, seen_slab;
+	struct blobs names, matches, tails, seen_blobs;
+	const struct rp_queue_policy *policies;
+	uint32_t policy_count;
+	uint16_t policy_version;
+	struct rp_wheel wheel, tail_wheel; /**< of messages, of tails that were seen */
 
-	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask;
+	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask, seen_mask;
 	struct queue **queue_table;
 	struct message **idx_table;
 	struct consumer **uuid_table;
 	struct hold **hold_table;
 	struct host **handle_table;
+	struct seen_tail **seen_table;
 
 	struct rp_list work, later, idle, unclaimed;
 	struct rp_list offers, foreign, requests, again, producers, moves;
@@ -313,14 +363,34 @@ struct rp_queues {
 	struct rp_queue_counters counters;
 };
 
-/** Adds one to the counter of the queue and of the shard. Owner writes, anyone reads relaxed. */
-#define COUNT(qs, q, name) count_one(&(q)->counters.name, &(qs)->counters.name)
+/** NULL where it had none and there is no room, which is not before there is none for a queue. */
+struct queue_more *queue_more(struct rp_queues *qs, struct queue *q);
 
-static inline void count_one(uint64_t *a, uint64_t *b)
+static inline void count_one(uint64_t *a)
 {
 	__atomic_store_n(a, *a + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(b, *b + 1, __ATOMIC_RELAXED);
 }
+
+#define X(name, text)                                                          \
+	static inline void count_##name(struct rp_queues *qs, struct queue *q) \
+	{                                                                      \
+		count_one(&q->counters.name);                                  \
+		count_one(&qs->counters.name);                                 \
+	}
+#define Y(name, text)                                                          \
+	static inline void count_##name(struct rp_queues *qs, struct queue *q) \
+	{                                                                      \
+		struct queue_more *more = queue_more(qs, q);                   \
+                                                                               \
+		if (more)                                                      \
+			count_one(&more->counters.name);                       \
+		count_one(&qs->counters.name);                                 \
+	}
+#include <queue/queue_counters.def>
+#undef X
+
+/** Adds one to the counter of the queue and of the shard. Owner writes, anyone reads relaxed. */
+#define COUNT(qs, q, name) count_##name(qs, q)
 
 /** On the shard alone: there is no queue (yet). */
 #define COUNT_SHARD(qs, name) \
@@ -329,6 +399,12 @@ static inline void count_one(uint64_t *a, uint64_t *b)
 static inline uint64_t wall_us(const struct rp_queues *qs, uint64_t now_ns)
 {
 	return (uint64_t)((int64_t)now_ns + qs->wall_offset_ns) / RP_NS_PER_US;
+}
+
+/* `since` may lie before the clock's zero. */
+static inline uint64_t age_ns(uint64_t since_ns, uint64_t now_ns)
+{
+	return (int64_t)(now_ns - since_ns) > 0 ? now_ns - since_ns : 0;
 }
 
 static inline bool is_self(const struct rp_queues *qs, uint64_t node)
@@ -348,6 +424,7 @@ static inline struct rp_span queue_name(const struct queue *q)
 }
 
 /* queue.c */
+struct rp_queue_counters queue_counters(const struct queue *q);
 struct queue *queue_find(const struct rp_queues *qs, struct rp_span name);
 /** NULL: the name is no name, or a limit is reached. */
 struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns);
@@ -403,12 +480,64 @@ bool queue_is_unused(const struct queue *q);
 void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
 
+/* policy.c */
+#define POLICY_NONE UINT16_MAX
+/** The policy of the queue; NULL: none. */
+const struct rp_queue_policy *policy_of(struct rp_queues *qs, struct queue *q);
+uint32_t policy_depth_max(struct rp_queues *qs, struct queue *q);
+uint64_t policy_bytes_max(struct rp_queues *qs, struct queue *q);
+/** Whether a put is refused because nobody would get it. */
+bool policy_fails_fast(struct rp_queues *qs, struct queue *q);
+/**
+ * An indexed message on no list waits, is set aside until it may be offered, or ends: by its age,
+ * its deliveries, and what consumers said of it.
+ */
+void policy_place(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** Its end is a matter of time while it waits, and only then. */
+void policy_arm(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** When the message was indexed: its times. */
+void policy_begin(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** What the wheels have for now; true: there is more. */
+bool policy_poll(struct rp_queues *qs, uint64_t now_ns);
+uint64_t policy_next_ns(const struct rp_queues *qs);
+/** Attempts that a client saw. */
+uint32_t message_deliveries(const struct message *m);
+/** A message that is delayed or ending is on no list any more. */
+void aside_remove(struct rp_queues *qs, struct message *m);
+/** Each that is delayed or ending, but for those whose letter is on its way; until it says false.
+ */
+void hand_over_aside(struct rp_queues *qs, struct queue *q, uint64_t now_ns,
+	bool (*hand_over)(struct rp_queues *qs, struct message *m, uint64_t now_ns));
+/** A part of a purge that was asked for; true: there is more. */
+bool purge_step(struct rp_queues *qs, struct queue *q);
+
+/* death.c */
+/** The message, indexed and on no list, ends: dropped, or it becomes a dead letter. */
+void message_end(
+	struct rp_queues *qs, struct message *m, enum rp_queue_death death, uint64_t now_ns);
+/** Asks again whether the dead-letter queue takes it. */
+void letter_send(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** The oldest that nobody holds makes room. False: there is none, or its letter would find none. */
+bool overflow_drop(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/** Every consumer that could have it has rejected it, there is one, and somewhere for it to go. */
+bool message_dies_rejected(struct rp_queues *qs, const struct message *m);
+/** Of what was indexed, all that is not there any more. */
+uint64_t counters_gone(const struct rp_queue_counters *k);
+
+/* dedup.c */
+/** Its tail was taken within dedup_s: it is counted, and not to be queued again. */
+bool dedup_has(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload,
+	uint16_t tail_length);
+void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+bool dedup_poll(struct rp_queues *qs, uint64_t now_ns);
+
 /* admit.c */
 void admit_init(struct rp_queues *qs);
 /** Of the queues' own pool, for a message of so many bytes. */
 uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes);
 /** Whether the queue may take a message more; a refusal is counted. */
-enum rp_qstatus admit_message(struct rp_queues *qs, struct queue *q, uint32_t bytes);
+enum rp_qstatus admit_message(
+	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns);
 /** Whether there are buffers for one that is handed over as `sequence` of `p`: OK or STALL. */
 enum rp_qstatus admit_handed(struct rp_queues *qs, struct queue *q, struct producer *p,
 	uint64_t sequence, uint32_t bytes, uint64_t now_ns);
@@ -421,8 +550,8 @@ void foreign_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 void foreign_remove(struct rp_queues *qs, struct message *m);
 
 /* dispatch.c */
-/** Indexes a message (on no list) and offers it. */
-void dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** Indexes a message (on no list) and offers it; it may be gone after. Returns its idx. */
+uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** Unbinds; back to its place among those that wait, or on to the newer dispatcher. */
 void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns);
@@ -437,6 +566,8 @@ void consumer_unpause(struct rp_queues *qs, struct consumer *c);
 void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life);
 /** Drops what nobody needs to know of it any more. */
 void consumer_tidy(struct rp_queues *qs, struct consumer *c);
+/** By its size and its tail; whether it has rejected it is another question. */
+bool consumer_wants(const struct consumer *c, const struct message *m);
 /** That consumer is not asked for the message again. */
 void message_reject(struct rp_queues *qs, struct message *m, const struct consumer *c);
 void waiting_remove(struct rp_queues *qs, struct message *m);
@@ -444,9 +575,10 @@ void waiting_remove(struct rp_queues *qs, struct message *m);
  * The consumer's node refused something of what is on its way there, so that it refuses all that
  * comes behind: these wait again, each in its place, before what is newer.
  */
-void dispatch_unsend(struct rp_queues *qs, struct consumer *c);
+void dispatch_unsend(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 /** An indexed message that is on no list waits, in its place. */
-void dispatch_return(struct rp_queues *qs, struct message *m);
+void dispatch_return(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void waiting_insert(struct rp_queues *qs, struct message *m);
 
 /* settle.c */
 struct settled {

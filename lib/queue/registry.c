@@ -49,7 +49,8 @@ static bool queue_has_consumer_at(const struct queue *q, uint64_t node)
 bool queue_is_unused(const struct queue *q)
 {
 	return q->depth == 0 && q->unsent_count == 0 && q->sent_count == 0 && q->requests == 0 &&
-	       rp_list_empty(&q->consumers);
+	       rp_list_empty(&q->consumers) &&
+	       !(q->more && (!rp_list_empty(&q->more->tails) || q->more->purging));
 }
 
 enum rp_election_verdict queue_elect(
@@ -117,6 +118,13 @@ bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	return true;
 }
 
+static bool hand_over_removed(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	aside_remove(qs, m);
+	forward_hand_over(qs, m, now_ns);
+	return true;
+}
+
 /*
  * Somebody else dispatches now: what waits goes there; what is bound stays until it is settled, but
  * where this node has asked to be rid of it.
@@ -136,6 +144,7 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		waiting_remove(qs, m);
 		forward_hand_over(qs, m, now_ns);
 	}
+	hand_over_aside(qs, q, now_ns, hand_over_removed);
 	rp_list_foreach (n, &q->consumers)
 		consumer_update(qs, rp_list_entry(n, struct consumer, link));
 }

@@ -144,7 +144,8 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 	struct settled s = {.status = RP_Q_OK};
 	struct consumer *c;
 
-	if (!msg) {
+	/* What ends goes where its queue sends it, and is nobody's to acknowledge. */
+	if (!msg || msg->state == MESSAGE_ENDING) {
 		COUNT(qs, q, acks_unknown);
 		return s;
 	}
@@ -166,6 +167,8 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 		dispatch_unbind(qs, msg);
 		settle_tell_host(qs, q, c, &about, from, now_ns);
 		consumer_tidy(qs, c);
+	} else if (msg->state == MESSAGE_DELAYED) {
+		aside_remove(qs, msg);
 	} else {
 		waiting_remove(qs, msg);
 	}
@@ -269,7 +272,7 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		dispatch_release_all(qs, c, now_ns);
 	} else {
 		if (q->own)
-			dispatch_unsend(qs, c);
+			dispatch_unsend(qs, c, now_ns);
 		rp_list_foreach (n, &c->bound) {
 			struct message *msg = rp_list_entry(n, struct message, link);
 

@@ -52,6 +52,8 @@ struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_
 	/* Another node may remember the numbers of an earlier queue of that name. */
 	q->order = qs->order_floor;
 	q->scan = &q->waiting;
+	q->policy = POLICY_NONE;
+	q->policy_version = (uint16_t)(qs->policy_version - 1);
 	rp_list_push_back(&qs->unclaimed, &q->at_node);
 	bucket = &qs->queue_table[q->hash & qs->queue_mask];
 	q->hash_next = *bucket;
@@ -77,8 +79,23 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	rp_list_unlink(&q->work);
 	rp_list_unlink(&q->at_node);
 	move_end(qs, q);
+	if (q->more)
+		slab_put(&qs->mores, q->more);
 	blob_put(&qs->names, q->name, q->name_length);
 	slab_put(&qs->queues, q);
+}
+
+struct queue_more *queue_more(struct rp_queues *qs, struct queue *q)
+{
+	if (q->more)
+		return q->more;
+	q->more = slab_get(&qs->mores);
+	if (!q->more)
+		return NULL;
+	rp_list_init(&q->more->delayed);
+	rp_list_init(&q->more->ending);
+	rp_list_init(&q->more->tails);
+	return q->more;
 }
 
 void queue_touch(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
@@ -115,6 +132,8 @@ struct message *message_new(struct rp_queues *qs, struct queue *q, struct rte_mb
 	rp_list_init(&m->link);
 	rp_list_init(&m->timer);
 	rp_list_init(&m->stay);
+	rp_wheel_node_init(&m->due);
+	m->expires_ns = RP_NEVER;
 	m->q = q;
 	m->payload = payload;
 	m->bytes = payload->pkt_len;
@@ -131,6 +150,7 @@ void message_free(struct rp_queues *qs, struct message *m)
 
 	RP_ASSERT(m->idx == 0 && rp_list_empty(&m->link));
 	rp_list_unlink(&m->timer);
+	rp_wheel_del(&qs->wheel, &m->due);
 	foreign_remove(qs, m);
 	while ((r = m->rejections)) {
 		m->rejections = r->next;

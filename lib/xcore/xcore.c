@@ -474,8 +474,13 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_UNARY_RESULT:
 	case RP_XMSG_SNAPSHOT_DONE:
 	case RP_XMSG_STOPPED:
+	case RP_XMSG_LETTERED:
+	case RP_XMSG_POLICIES_USED:
 		return RP_XCORE_ANSWER;
 	case RP_XMSG_PUT:
+	case RP_XMSG_PURGE:
+	case RP_XMSG_DEAD_LETTER:
+	case RP_XMSG_SET_POLICIES:
 	case RP_XMSG_GET:
 	case RP_XMSG_CONSUMER_OPEN:
 	case RP_XMSG_UNARY_IN:

@@ -22,10 +22,15 @@ struct rte_mbuf;
 /* X(name, class): class R may use the reserve of a ring (acknowledges, answers, cancels). */
 #define RP_XMSG_TYPES(X)                                                                           \
 	/* control -> shard */                                                                     \
-	X(PUT, N)            /* token; m = name, tail, value. Answered by ANSWER */                \
+	X(PUT, N)            /* token, flags = 1 a dead letter; m = name, tail, value. Answered by  \
+	                        ANSWER */                                                          \
 	X(ACK, R)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(GET, N)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(REJECT, R)         /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
+	X(PURGE, N)          /* token; m = name. Answered by ANSWER */                             \
+	X(LETTERED, R)       /* token of a DEAD_LETTER, status */                                  \
+	X(SET_POLICIES, N)   /* pointer = struct rp_queue_policy, count of them: borrow until the  \
+	                        next. POLICIES_USED */                                             \
 	X(CONSUMER_OPEN, N)  /* token = consumer, uuid, revision = start_revision; m = name, then  \
 	                        the `;field=` text of its record. Answered by ANSWER */            \
 	X(CONSUMER_CLOSE, R) /* token = consumer, value = enum rp_queue_close */                   \
@@ -57,6 +62,10 @@ struct rte_mbuf;
 	X(RECALL, R)         /* token = consumer, idx: drop it if it was not written yet */        \
 	X(WITHDRAW, R)       /* token = consumer, idx, revision; m = tail: a DELETE event */       \
 	X(CONSUMER_ENDED, R) /* token = consumer, value = enum rp_queue_end */                     \
+	X(DEAD_LETTER, N)    /* token, value = enum rp_queue_death, count = deliveries, revision = \
+	                        age in us, hash = length of `to`; m = name, `to`, then tail,      \
+	                        value. Answered by LETTERED */                                     \
+	X(POLICIES_USED, R)  /* pointer as in SET_POLICIES: the ones before are needed no more */   \
 	X(CLAIMED, R)        /* epoch; m = name: write the dispatcher record */                    \
 	X(RELEASED, R)       /* epoch; m = name: the queue ended, delete its record */             \
 	X(CONSUMER_HERE, R)  /* uuid, value = 1 here, 0 gone; m = name: write, delete its record */ \

@@ -14,7 +14,7 @@ for path in tree.files("*.h", "*.def", under=["lib"]):
     text = tree.without_comments(path.read_text())
     module = path.parent.name
     if path.name.endswith("_counters.def"):
-        counters |= {(module, n) for n in re.findall(r"^(?:X|RP_\w+)\((\w+),", text, re.M)}
+        counters |= {(module, n) for n in re.findall(r"^(?:[XY]|RP_\w+)\((\w+),", text, re.M)}
     for listing in re.findall(r"#define RP_\w+_COUNTERS\(X\)((?:[^\n]*\\\n)*[^\n]*)", text):
         counters |= {(module, n) for n in re.findall(r"\bX\((\w+)", listing)}
 

@@ -22,7 +22,7 @@ for path in tree.files("*.h", "*_counters.def", under=["lib"]):
         re.findall(r"#define RP_\w+_(?:COUNTERS|STATS)\(X\)((?:[^\n]*\\\n)*[^\n]*)", text)
     module = "control" if path.name == "control_engine.h" else path.parent.name
     for body in bodies:
-        lists.setdefault(module, set()).update(re.findall(r"\b(?:X|RP_PORT\w*_COUNTER)\((\w+)", body))
+        lists.setdefault(module, set()).update(re.findall(r"\b(?:[XY]|RP_PORT\w*_COUNTER)\((\w+)", body))
 knobs = {f"{s}.{n}" for s, n in re.findall(r"^RP_KNOB\((\w+), (\w+)",
                                            (tree.LIB / "conf" / "knobs.def").read_text(), re.M)}
 

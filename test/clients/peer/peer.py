@@ -24,7 +24,7 @@ OK, NOT_FOUND = 0, 7
 # Fields of a queue message by bit: name, struct.
 FIELDS = [("idx", "Q"), ("alloc_node", "Q"), ("uuid", "16s"), ("producer", "QQQ"), ("token", "Q"), ("mod_revision", "Q"),
           ("attempt", "I"), ("count", "I"), ("status", "B"), ("tail_length", "B"), ("total", "I"), ("control", "BI"),
-          ("name", None), ("holder", "QQ")]
+          ("name", None), ("holder", "QQ"), ("age", "QI")]
 
 
 def crc32c(data):

@@ -170,11 +170,13 @@ static void test_policies(void **state)
 	file_is("config.yml",
 		"queues: {policies: [{match: jobs-*, ttl_ms: 5}, {match: '*', priority: 3}]}\n");
 	assert_int_equal(LOAD(), 0);
-	assert_int_equal(rp_conf_policy_find(&conf, "jobs-1", 6)->ttl_ms, 5);
-	assert_int_equal(rp_conf_policy_find(&conf, "other", 5)->priority, 3);
+	assert_int_equal(conf.queues.policies_count, 2);
+	assert_string_equal(conf.queues.policies[0].match, "jobs-*");
+	assert_int_equal(conf.queues.policies[0].ttl_ms, 5);
+	assert_int_equal(conf.queues.policies[1].priority, 3);
 	file_is("config.yml", "");
 	assert_int_equal(LOAD(), 0);
-	assert_null(rp_conf_policy_find(&conf, "other", 5));
+	assert_int_equal(conf.queues.policies_count, 0);
 }
 
 static int secret_of(const char *text, unsigned mode, char *why)

@@ -173,30 +173,6 @@ static void test_nets(void **state)
 	assert_true(rp_conf_ip6net_parse("fd00::9/129", a6, &bits) < 0);
 }
 
-static bool matches(const char *pattern, const char *name)
-{
-	return rp_conf_match(pattern, name, strlen(name));
-}
-
-static void test_match(void **state)
-{
-	assert_true(matches("*", ""));
-	assert_true(matches("*", "a"));
-	assert_true(matches("jobs-*", "jobs-"));
-	assert_true(matches("jobs-*", "jobs-1"));
-	assert_false(matches("jobs-*", "jobs"));
-	assert_true(matches("a*b*c", "a-b-b-c"));
-	assert_false(matches("a*b*c", "a-b-b-cd"));
-	assert_true(matches("a?c", "abc"));
-	assert_false(matches("a?c", "ac"));
-	assert_true(matches("", ""));
-	assert_false(matches("", "a"));
-	assert_true(matches("**", "x"));
-	/* Backtracking stays linear in the pattern times the name. */
-	assert_false(matches("*a*a*a*a*a*a*a*a*b",
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
-}
-
 static void test_levels(void **state)
 {
 	enum rp_log_subject s;
@@ -220,7 +196,6 @@ int main(void)
 		cmocka_unit_test(test_peers),
 		cmocka_unit_test(test_cpus),
 		cmocka_unit_test(test_nets),
-		cmocka_unit_test(test_match),
 		cmocka_unit_test(test_levels),
 	};
 

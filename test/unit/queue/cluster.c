@@ -44,6 +44,20 @@ struct item {
 	struct event event;
 };
 
+/* A dead letter on its way between two queues, which the control plane carries. */
+struct letter {
+	struct rp_list link;
+	unsigned node;
+	uint64_t boot, token, id, due_ns;
+	char to[32];
+	uint16_t tail_length;
+	struct rte_mbuf *payload;
+	bool answered;
+	enum rp_qstatus status;
+};
+
+#define LETTER_TOKEN (1ull << 40)
+
 struct rp_span span_of(const char *text)
 {
 	return (struct rp_span){(const uint8_t *)text, strlen(text)};
@@ -137,6 +151,41 @@ static int on_send(void *ctx, uint64_t to, const struct rp_qmsg *m, uint64_t now
 	return 0;
 }
 
+static void letter_answered(struct cluster *c, uint64_t id, enum rp_qstatus status)
+{
+	struct rp_list *l;
+
+	rp_list_foreach (l, &c->letters) {
+		struct letter *t = rp_list_entry(l, struct letter, link);
+
+		if (t->id != id)
+			continue;
+		t->answered = true;
+		t->status = status;
+		t->due_ns = c->now_ns + delay(c);
+	}
+}
+
+static int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter)
+{
+	struct node *n = ctx;
+	struct letter *t;
+
+	if (n->c->letters_blocked)
+		return -EAGAIN;
+	t = must(calloc(1, sizeof(*t)));
+	t->node = n->index;
+	t->boot = n->boot;
+	t->token = token;
+	t->id = n->c->letter_count++;
+	t->due_ns = n->c->now_ns + delay(n->c);
+	snprintf(t->to, sizeof(t->to), "%s", letter->to);
+	t->tail_length = letter->tail_length;
+	t->payload = letter->payload;
+	rp_list_push_back(&n->c->letters, &t->link);
+	return 0;
+}
+
 static void on_answer(void *ctx, uint64_t token, const struct rp_queue_answer *answer)
 {
 	struct node *n = ctx;
@@ -144,6 +193,10 @@ static void on_answer(void *ctx, uint64_t token, const struct rp_queue_answer *a
 	struct answer *a;
 	char tail[32];
 
+	if (token >= LETTER_TOKEN) {
+		letter_answered(c, token - LETTER_TOKEN, answer->status);
+		return;
+	}
 	if (token < 1u << 20) { /* a consumer's */
 		struct client *cl = &c->clients[token - 1];
 
@@ -321,6 +374,7 @@ static const struct rp_queue_ops node_ops = {
 	.consumer_here = on_consumer_here,
 	.claimed = on_claimed,
 	.released = on_released,
+	.dead_letter = on_dead_letter,
 };
 
 /* ---- the network ---- */
@@ -549,6 +603,39 @@ static void calls_run(struct cluster *c)
 	}
 }
 
+static void letter_free(struct letter *t)
+{
+	rte_pktmbuf_free(t->payload);
+	rp_list_unlink(&t->link);
+	free(t);
+}
+
+static void letters_run(struct cluster *c)
+{
+	struct rp_list *l, *next;
+
+	rp_list_foreach_safe (l, next, &c->letters) {
+		struct letter *t = rp_list_entry(l, struct letter, link);
+		struct node *n = &c->nodes[t->node];
+		struct rte_mbuf *payload = t->payload;
+
+		if (n->dead || n->boot != t->boot) {
+			letter_free(t);
+		} else if (t->due_ns <= c->now_ns && payload) {
+			struct rte_mbuf *copy;
+
+			copy = must(rte_pktmbuf_copy(payload, pool_queue, 0, UINT32_MAX));
+			rte_pktmbuf_free(payload);
+			t->payload = NULL;
+			rp_queue_put_letter(n->qs, LETTER_TOKEN + t->id, span_of(t->to),
+				t->tail_length, copy, c->now_ns);
+		} else if (t->due_ns <= c->now_ns && t->answered) {
+			rp_queue_dead_lettered(n->qs, t->token, t->status, c->now_ns);
+			letter_free(t);
+		}
+	}
+}
+
 static void cluster_step(struct cluster *c)
 {
 	c->now_ns += c->step_ns;
@@ -562,6 +649,7 @@ static void cluster_step(struct cluster *c)
 	for (unsigned i = 0; i < c->client_count; i++)
 		client_run(c, &c->clients[i]);
 	calls_run(c);
+	letters_run(c);
 	for (unsigned a = 0; a < c->node_count; a++) {
 		for (unsigned i = 0; !c->nodes[a].dead && i < 100; i++) {
 			if (!rp_queue_poll(c->nodes[a].qs, c->now_ns))
@@ -601,7 +689,7 @@ void cluster_start(struct cluster *c, unsigned node)
 	struct rp_queue_config config = c->config;
 
 	config.node = n->id;
-	config.boot = ++c->boots;
+	config.boot = n->boot = ++c->boots;
 	if (!config.pool)
 		config.pool = pool_queue;
 	n->qs = rp_queue_create(&config, &node_ops, n);
@@ -664,6 +752,7 @@ struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue
 	c->delay_min_ns = c->delay_max_ns = MS / 2;
 	c->registry_ns = 2 * MS;
 	rp_list_init(&c->calls);
+	rp_list_init(&c->letters);
 	for (unsigned a = 0; a < nodes; a++) {
 		c->nodes[a].id = 101 + a;
 		c->nodes[a].index = a;
@@ -710,6 +799,7 @@ void cluster_free(struct cluster *c)
 		free(c->clients[i].events);
 	}
 	calls_run(c);
+	letters_run(c);
 	free(c);
 	assert_int_equal(rte_mempool_avail_count(pool_queue), pool_queue_start);
 	assert_int_equal(rte_mempool_avail_count(pool_rx), pool_rx_start);

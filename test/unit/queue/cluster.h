@@ -63,6 +63,7 @@ struct node {
 	uint64_t id;
 	struct rp_queues *qs;
 	bool dead;
+	uint64_t boot;
 	struct cluster *c;
 	unsigned index;
 	/* its store */
@@ -85,6 +86,8 @@ struct cluster {
 	uint64_t room_ns[NODES_MAX][NODES_MAX];
 	struct rp_list frames[NODES_MAX][NODES_MAX];
 	struct rp_list updates[NODES_MAX];
+	struct rp_list letters; /**< dead letters on their way */
+	bool letters_blocked;	/**< none is taken now */
 	struct rp_list calls; /**< of clients' sides into the engines, not from inside a callback */
 	char queues[QUEUES_MAX][32];
 	unsigned queue_count;
@@ -93,7 +96,7 @@ struct cluster {
 	unsigned client_count;
 	struct answer answers[TOKENS_MAX];
 	unsigned token_count;
-	uint64_t boots;
+	uint64_t boots, letter_count;
 	unsigned qmsg_sent[RP_QMSG_TYPE_COUNT];
 };
 

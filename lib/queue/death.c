@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Messages that end without an acknowledge. Where the policy names a queue for them, that one has
+ * to take the message before it goes here; until then it stays, offered to nobody.
+ */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+/* The dead-letter queue did not take it; or could not be asked. */
+#define LETTER_AGAIN_NS RP_NS_PER_S
+#define LETTER_SOON_NS (100 * RP_NS_PER_MS)
+
+const char *rp_queue_death_word(enum rp_queue_death death)
+{
+	static const char *const words[] = {
+#define X(name, counter, word, text) word,
+		RP_QUEUE_DEATHS(X)
+#undef X
+	};
+
+	return (unsigned)death < RP_QUEUE_DEATH_COUNT ? words[death] : "?";
+}
+
+uint64_t counters_gone(const struct rp_queue_counters *k)
+{
+	uint64_t gone = k->acks + k->handed_over + k->purged;
+
+#define X(name, counter, word, text) gone += k->counter;
+	RP_QUEUE_DEATHS(X)
+#undef X
+	return gone;
+}
+
+static void message_gone(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct queue *q = m->q;
+
+	switch ((enum rp_queue_death)m->death) {
+#define X(name, counter, word, text)   \
+	case RP_QUEUE_DEATH_##name:    \
+		COUNT(qs, q, counter); \
+		break;
+		RP_QUEUE_DEATHS(X)
+#undef X
+	case RP_QUEUE_DEATH_COUNT:
+		break;
+	}
+	message_unindexed(qs, m);
+	message_free(qs, m);
+	queue_touch(qs, q, now_ns);
+}
+
+/* The queue that takes what ends of `q`; NULL: none does. Not itself: it would never end. */
+static const char *letters_to(struct rp_queues *qs, struct queue *q)
+{
+	const struct rp_queue_policy *p = policy_of(qs, q);
+	const char *to = p ? p->dead_letter : NULL;
+
+	if (!to || to[0] == '\0' ||
+		(strlen(to) == q->name_length && memcmp(to, q->name, q->name_length) == 0))
+		return NULL;
+	return to;
+}
+
+void message_end(
+	struct rp_queues *qs, struct message *m, enum rp_queue_death death, uint64_t now_ns)
+{
+	struct queue_more *more;
+
+	m->death = (uint8_t)death;
+	if (!letters_to(qs, m->q)) {
+		message_gone(qs, m, now_ns);
+		return;
+	}
+	more = queue_more(qs, m->q);
+	RP_ASSERT(more);
+	m->state = MESSAGE_ENDING;
+	m->letter_sent = false;
+	more->ending_count++;
+	more->ending_bytes += m->bytes;
+	rp_list_push_back(&more->ending, &m->link);
+	letter_send(qs, m, now_ns);
+}
+
+static void letter_later(struct rp_queues *qs, struct message *m, uint64_t at_ns, uint64_t now_ns)
+{
+	rp_wheel_advance(&qs->wheel, now_ns);
+	rp_wheel_add(&qs->wheel, &m->due, at_ns);
+}
+
+void letter_send(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	const char *to = letters_to(qs, m->q);
+	struct rp_queue_letter letter = {
+		.name = queue_name(m->q),
+		.to = to,
+		.death = m->death,
+		.age_ns = age_ns(m->since_ns, now_ns),
+		.idx = m->idx,
+		.deliveries = message_deliveries(m),
+		.tail_length = m->tail_length,
+	};
+
+	if (!to) {
+		/* A new policy names none any more. */
+		aside_remove(qs, m);
+		message_gone(qs, m, now_ns);
+		return;
+	}
+	letter.payload = payload_share(m->payload);
+	if (qs->ops.dead_letter(qs->ctx, slab_id(&qs->messages, m), &letter) == 0) {
+		m->letter_sent = true;
+		return;
+	}
+	rte_pktmbuf_free(letter.payload);
+	letter_later(qs, m, now_ns + LETTER_SOON_NS, now_ns);
+}
+
+void rp_queue_dead_lettered(
+	struct rp_queues *qs, uint64_t token, enum rp_qstatus status, uint64_t now_ns)
+{
+	struct message *m = slab_find(&qs->messages, token);
+
+	if (!m || m->state != MESSAGE_ENDING || !m->letter_sent)
+		return;
+	m->letter_sent = false;
+	if (status == RP_Q_OK || status == RP_Q_DUPLICATE) {
+		COUNT(qs, m->q, dead_letters);
+		aside_remove(qs, m);
+		message_gone(qs, m, now_ns);
+		return;
+	}
+	COUNT(qs, m->q, dead_letter_waits);
+	if (m->q->own) {
+		letter_later(qs, m, now_ns + LETTER_AGAIN_NS, now_ns);
+		return;
+	}
+	aside_remove(qs, m);
+	forward_hand_over(qs, m, now_ns);
+}
+
+bool overflow_drop(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct queue_more *more = queue_more(qs, q);
+	struct rp_list *list = &q->waiting;
+	struct message *m;
+
+	if (!more || more->ending_count >= policy_depth_max(qs, q) ||
+		more->ending_bytes >= policy_bytes_max(qs, q))
+		return false;
+	if (rp_list_empty(list))
+		list = &more->delayed;
+	if (rp_list_empty(list))
+		return false;
+	m = rp_list_entry(list->next, struct message, link);
+	if (m->state == MESSAGE_WAITING)
+		waiting_remove(qs, m);
+	else
+		aside_remove(qs, m);
+	message_end(qs, m, RP_QUEUE_DEATH_OVERFLOW, now_ns);
+	return true;
+}
+
+/* ---- rejected by all ---- */
+
+static bool has_rejected(const struct message *m, const struct consumer *c)
+{
+	for (const struct rejection *r = m->rejections; r; r = r->next) {
+		if (memcmp(r->uuid, c->uuid, RP_UUID_BYTES) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool message_dies_rejected(struct rp_queues *qs, const struct message *m)
+{
+	bool anyone = false;
+	struct rp_list *n;
+
+	if (!m->rejections || !letters_to(qs, m->q))
+		return false;
+	rp_list_foreach (n, &m->q->consumers) {
+		const struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		if (!c->host && !c->life && !c->record_node)
+			continue;
+		if (!consumer_wants(c, m))
+			continue;
+		if (!has_rejected(m, c))
+			return false;
+		anyone = true;
+	}
+	return anyone;
+}
