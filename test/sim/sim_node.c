@@ -390,7 +390,8 @@ static void shard_new(struct sim_node *n, unsigned shard)
 			.messages_max = 65536,
 			.consumers_max = 1024,
 			.holds_max = 16384,
-			.producers_max = 4096},
+			.producers_max = 4096,
+			.tails_max = 4096},
 	};
 
 	if (c.link_shards >> shard & 1) {

@@ -61,7 +61,8 @@ static void test_come_and_go(void **state)
 			.messages_max = 16,
 			.consumers_max = 16,
 			.holds_max = 16,
-			.producers_max = 16},
+			.producers_max = 16,
+			.tails_max = 16},
 	};
 	struct rp_engine *e;
 

@@ -138,7 +138,8 @@ static void shard_new(struct node *n, unsigned index)
 			.messages_max = 64,
 			.consumers_max = 16,
 			.holds_max = 16,
-			.producers_max = 16},
+			.producers_max = 16,
+			.tails_max = 16},
 	};
 	struct shard *s = &n->shard[index];
 

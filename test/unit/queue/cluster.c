@@ -745,6 +745,7 @@ struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue
 	if (!c->config.holds_max)
 		c->config.holds_max = 16384;
 	c->config.requests_max = 8192;
+	c->config.tails_max = 4096;
 	c->node_count = nodes;
 	c->rand.state = seed;
 	c->now_ns = 1000 * SEC;

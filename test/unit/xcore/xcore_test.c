@@ -276,8 +276,8 @@ static void types_have_a_way(void **state)
 		asks += (how & RP_XCORE_ASKS) != 0;
 		answers += class == RP_XCORE_ANSWER;
 	}
-	assert_int_equal(asks, 11);
-	assert_int_equal(answers, 5);
+	assert_int_equal(asks, 14);
+	assert_int_equal(answers, 7);
 }
 
 static void bad_configurations_are_refused(void **state)
