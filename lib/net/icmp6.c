@@ -62,7 +62,7 @@ static void icmp6_echo(struct rp_net *net, struct icmp6_in *in, uint64_t now_ns)
 	const struct net_icmp *request =
 		rte_pktmbuf_mtod_offset(in->m, const struct net_icmp *, in->offset);
 	const uint16_t headers = NET_ETH_BYTES + NET_IP6_BYTES + sizeof(*request);
-	struct ip6_meta meta = {.next_header = NET_PROTO_ICMP6, .hop_limit = NET_TTL};
+	struct ip6_meta meta = {.next_header = NET_PROTO_ICMP6, .hop_limit = net->iface.ttl};
 	/* A group was asked: each answers as itself (RFC 4443 4.2). */
 	int local = in->local < 0 ? rp_net_source(net, &in->src) : in->local;
 	struct rte_mbuf *h = NULL;

@@ -12,7 +12,7 @@ static bool net_config_ok(const struct rp_net_config *c)
 	const struct rp_net_interface *i = &c->iface;
 
 	return c->header_pool && i->mtu >= RP_NET_MTU_MIN && i->mtu <= RP_NET_MTU_MAX &&
-	       !(i->mac[0] & 1) && i->vlan < 4095 && c->neighbours_max <= 32768 &&
+	       !(i->mac[0] & 1) && i->vlan < 4095 && i->dscp < 64 && c->neighbours_max <= 32768 &&
 	       c->static_neighbour_count <= c->neighbours_max / 2 &&
 	       c->neighbour_pending_max <= 1024 &&
 	       (c->tx_queue_packets & (c->tx_queue_packets - 1)) == 0 &&
@@ -21,6 +21,8 @@ static bool net_config_ok(const struct rp_net_config *c)
 
 static void net_defaults(struct rp_net_config *c)
 {
+	if (!c->iface.ttl)
+		c->iface.ttl = NET_TTL_DEFAULT;
 	if (!c->control_pool)
 		c->control_pool = c->header_pool;
 	if (!c->payload_pool)
@@ -384,6 +386,12 @@ bool rp_net_rx_handed(struct rp_net *net, struct rte_mbuf *m, struct rp_net_pack
 	return true;
 }
 
+/* The second byte of the header: differentiated services, and whether it may be marked. */
+static inline uint8_t net_tos(const struct rp_net *net, const struct rp_net_segment *s)
+{
+	return (uint8_t)(net->iface.dscp << 2 | s->ecn);
+}
+
 static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *s, uint64_t now_ns)
 {
@@ -395,7 +403,8 @@ static void net_output_tcp4(struct rp_net *net, struct rp_neigh *neigh, struct r
 	uint64_t pseudo =
 		(uint64_t)src + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(l4_length);
 
-	ip_fill(net, ip, NET_PROTO_TCP, s->ecn, src, dst, (uint16_t)(l4_length + sizeof(*ip)));
+	ip_fill(net, ip, NET_PROTO_TCP, net_tos(net, s), src, dst,
+		(uint16_t)(l4_length + sizeof(*ip)));
 	if (net->iface.tx_csum_tcp || m->ol_flags & RTE_MBUF_F_TX_TCP_SEG) {
 		m->l2_len = NET_ETH_BYTES;
 		m->l3_len = sizeof(*ip);
@@ -442,8 +451,8 @@ static RP_APART void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh,
 	uint64_t pseudo = ip6_pseudo(local, s->remote, NET_PROTO_TCP, l4_length);
 	struct ip6_meta meta = {
 		.next_header = NET_PROTO_TCP,
-		.hop_limit = NET_TTL,
-		.traffic_class = s->ecn,
+		.hop_limit = net->iface.ttl,
+		.traffic_class = net_tos(net, s),
 		.flow_label = net_flow_label(net, s, tcp),
 	};
 

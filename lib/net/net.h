@@ -123,7 +123,9 @@ struct rp_net_interface {
 	bool rx_csum;
 	bool tx_csum_ip;  /**< the device fills in the IPv4 header checksum */
 	bool tx_csum_tcp; /**< the device completes the TCP checksum from the pseudo header's */
-	bool tx_tso; /**< the port cuts packets of which the mbuf has TCP_SEG set, and tso_segsz */
+	bool tx_tso;  /**< the port cuts packets of which the mbuf has TCP_SEG set, and tso_segsz */
+	uint8_t ttl;  /**< of what is sent, and hop limit (RFC 9293 MUST-49); 0 = 64 */
+	uint8_t dscp; /**< differentiated services of TCP (MUST-48), 0..63 */
 };
 
 struct rp_net_config {

@@ -20,7 +20,7 @@
 #define NET_PROTO_ICMP 1
 #define NET_PROTO_TCP 6
 #define NET_PROTO_ICMP6 58
-#define NET_TTL 64
+#define NET_TTL_DEFAULT 64
 #define NET_IP_DF 0x4000
 #define NET_SOURCES_BITS 7
 
@@ -313,7 +313,8 @@ static inline void ip_fill(const struct rp_net *net, struct net_ip4 *ip, uint8_t
 	/* DF is set, so the identification may be anything (RFC 6864 4.1). */
 	uint32_t first = rte_cpu_to_be_32(0x45u << 24 | (uint32_t)tos << 16 | total_length);
 	uint32_t second = RTE_BE32(NET_IP_DF);
-	uint32_t third = rte_cpu_to_be_32((uint32_t)NET_TTL << 24 | (uint32_t)protocol << 16);
+	uint32_t third =
+		rte_cpu_to_be_32((uint32_t)net->iface.ttl << 24 | (uint32_t)protocol << 16);
 	uint64_t sum = (uint64_t)first + second + third + src + dst;
 	uint8_t *p = (uint8_t *)ip;
 

@@ -28,6 +28,8 @@ static void interface_addresses(const struct rp_conf_port *p, struct rp_net_inte
 		*(six ? &i->gateway6 : &i->gateway4) = node_ip_of(bytes, six);
 	}
 	i->vlan = (uint16_t)p->vlan;
+	i->ttl = (uint8_t)p->ttl;
+	i->dscp = (uint8_t)p->dscp;
 }
 
 /* How appliances talk to each other: their loops answer within a millisecond. */

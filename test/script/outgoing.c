@@ -139,6 +139,7 @@ void packet_out(void *ctx, const uint8_t *ip, uint32_t length)
 		.flags = tcp[13],
 		.ecn = v6 ? ip[1] >> 4 & 3 : ip[1] & 3,
 		.ttl = v6 ? ip[7] : ip[8],
+		.dscp = v6 ? (uint8_t)((ip[0] & 15) << 2 | ip[1] >> 6) : ip[1] >> 2,
 		.seq = get32(tcp + 4),
 		.ack = get32(tcp + 8),
 		.window = (uint16_t)get16(tcp + 14),
@@ -253,6 +254,11 @@ static void expect_word(
 	if (strcmp(word, "win") == 0) {
 		if (!in_range(s, script_take(s), p->window))
 			script_fail(s, "the window is different; got: %s", text);
+		return;
+	}
+	if (strcmp(word, "dscp") == 0) {
+		if (!in_range(s, script_take(s), p->dscp))
+			script_fail(s, "the DSCP is %u; got: %s", p->dscp, text);
 		return;
 	}
 	if (strcmp(word, "ttl") == 0) {

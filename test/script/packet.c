@@ -333,8 +333,8 @@ uint8_t packet_read_flags(struct script *s, const char *word, bool *no_push)
 bool packet_read_seq(struct script *s, uint32_t *seq, uint32_t *length)
 {
 	static const char *const words[] = {"ack", "win", "urg", "badsum", "badipsum", "doff",
-		"iplen", "ttl", "ect0", "ect1", "ce", "notect", "nots", "fill", "frag", "cut",
-		"port", NULL};
+		"iplen", "ttl", "dscp", "ect0", "ect1", "ce", "notect", "nots", "fill", "frag",
+		"cut", "port", NULL};
 	const char *word = script_peek(s);
 	uint32_t range[2];
 

@@ -76,6 +76,8 @@ static const struct field *field_find(const struct field *fields, unsigned n, co
 
 static const struct field config_fields[] = {
 	FIELD(rp_tcp_config, "mtu", net.iface.mtu),
+	FIELD(rp_tcp_config, "ttl", net.iface.ttl),
+	FIELD(rp_tcp_config, "dscp", net.iface.dscp),
 	FIELD(rp_tcp_config, "connections", connections_max),
 	FIELD(rp_tcp_config, "listeners", listeners_max),
 	FIELD(rp_tcp_config, "time_wait_records", time_wait_max),

@@ -50,7 +50,7 @@ struct options {
 struct packet {
 	uint64_t at_ns;
 	struct flow *flow;
-	uint8_t flags, ecn, ttl;
+	uint8_t flags, ecn, ttl, dscp;
 	uint32_t seq, ack, length;
 	uint16_t window, urgent;
 	struct options opt;

@@ -41,6 +41,8 @@ static void nothing_said(void **state)
 	assert_int_equal(t.routes[0].options.rto_min_ns, 5 * RP_NS_PER_MS);
 	assert_int_equal(t.routes[0].options.ack_delay_max_ns, RP_NS_PER_MS);
 	assert_int_equal(t.net.iface.addresses[0].prefix_length, 24);
+	assert_int_equal(t.net.iface.ttl, 64);
+	assert_int_equal(t.net.iface.dscp, 0);
 	rp_conf_free(&conf);
 }
 
@@ -51,7 +53,7 @@ static void all_of_it(void **state)
 	static const union rp_ip four = RP_IP4(10, 1, 0, 0);
 
 	read_text("ports:\n"
-		  "  - {device: net_ring0, ipv4: 10.0.0.1/24}\n"
+		  "  - {device: net_ring0, ipv4: 10.0.0.1/24, ttl: 5, dscp: 46}\n"
 		  "links: {congestion: reno, mtu: 8000}\n"
 		  "tcp:\n"
 		  "  syn_cookies: always\n"
@@ -63,6 +65,8 @@ static void all_of_it(void **state)
 	node_tcp_config(&conf, 0, &t);
 	assert_int_equal(t.syn_cookies, RP_SYN_COOKIES_ALWAYS);
 	assert_true(t.pmtu_blackhole);
+	assert_int_equal(t.net.iface.ttl, 5);
+	assert_int_equal(t.net.iface.dscp, 46);
 	assert_int_equal(t.route_count, 3);
 	o = &t.routes[1].options;
 	assert_true(rp_ip_equal(&t.routes[1].prefix, &four));
