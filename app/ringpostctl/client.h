@@ -35,6 +35,7 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 /** Options and arguments that most commands have. */
 struct options {
 	bool json, details, exact, reset, sum;
+	uint32_t count; /**< 0: none was given */
 	char *endpoint;
 	int argc; /**< what is left: arguments */
 	char **argv;

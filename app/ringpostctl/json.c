@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <mbedtls/base64.h>
 
 #include <base/assert.h>
 
@@ -49,6 +52,19 @@ json_t *json_text(const char *text)
 	return json_string(copy);
 }
 
+/* As etcdctl -w json has values. */
+static json_t *json_base64(const ProtobufCBinaryData *bytes)
+{
+	size_t size = (bytes->len + 2) / 3 * 4 + 1, length;
+	unsigned char *text = malloc(size);
+	json_t *value;
+
+	RP_ASSERT(text && mbedtls_base64_encode(text, size, &length, bytes->data, bytes->len) == 0);
+	value = json_stringn((const char *)text, length);
+	free(text);
+	return value;
+}
+
 /* Of the types that Admin uses. */
 static json_t *json_value(const ProtobufCFieldDescriptor *f, const void *at)
 {
@@ -60,6 +76,8 @@ static json_t *json_value(const ProtobufCFieldDescriptor *f, const void *at)
 		return json_integer((json_int_t)(*(const uint64_t *)at));
 	if (f->type == PROTOBUF_C_TYPE_FIXED64)
 		return json_id(*(const uint64_t *)at);
+	if (f->type == PROTOBUF_C_TYPE_BYTES)
+		return json_base64(at);
 	if (f->type == PROTOBUF_C_TYPE_STRING)
 		return json_text(*(char *const *)at);
 	RP_ASSERT(f->type == PROTOBUF_C_TYPE_MESSAGE);

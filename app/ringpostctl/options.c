@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <base/units.h>
@@ -26,7 +27,7 @@ static const struct {
 	char letter;
 	const char *short_name, *long_name;
 } names[] = {{'j', "-j", "--json"}, {'l', "-l", "--long"}, {'x', "-x", "--exact"},
-	{'r', "-r", "--reset"}, {'c', "", "--conn"}, {'s', "", "--sum"}};
+	{'r', "-r", "--reset"}, {'c', "", "--conn"}, {'s', "", "--sum"}, {'n', "-n", "--count"}};
 
 /* Its letter; 0: none of `known` has that name. */
 static char letter_of(const char *known, const char *a, size_t length)
@@ -40,6 +41,15 @@ static char letter_of(const char *known, const char *a, size_t length)
 			return names[n].letter;
 	}
 	return '\0';
+}
+
+static bool number_take(const char *text, uint32_t *number)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	*number = (uint32_t)n;
+	return text[0] >= '0' && text[0] <= '9' && *end == '\0' && n > 0 && n <= UINT32_MAX;
 }
 
 int options_take(struct options *o, const char *known, int least, int most, int argc, char **argv)
@@ -57,13 +67,19 @@ int options_take(struct options *o, const char *known, int least, int most, int 
 		letter = letter_of(known, a, length);
 		if (letter == '\0')
 			return bad_usage("%s: no such option of this command", a);
-		if (equals && letter != 'c')
+		if (equals && letter != 'c' && letter != 'n')
 			return bad_usage("%.*s: takes no value", (int)length, a);
 		o->json |= letter == 'j';
 		o->details |= letter == 'l';
 		o->exact |= letter == 'x';
 		o->reset |= letter == 'r';
 		o->sum |= letter == 's';
+		if (letter == 'n') {
+			const char *text = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
+
+			if (!number_take(text, &o->count))
+				return bad_usage("--count: \"%s\" is no number from 1 on", text);
+		}
 		if (letter != 'c')
 			continue;
 		o->endpoint = equals ? argv[i] + length + 1 : i + 1 < argc ? argv[++i] : NULL;

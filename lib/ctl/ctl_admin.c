@@ -577,6 +577,8 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Nodes", &ctl_nodes_ops},
 		{"/ringpost.v1.Admin/Links", &ctl_links_ops},
 		{"/ringpost.v1.Admin/Queues", &ctl_queues_ops},
+		{"/ringpost.v1.Admin/Messages", &ctl_messages_ops},
+		{"/ringpost.v1.Admin/Clear", &ctl_clear_ops},
 		{"/ringpost.v1.Admin/Consumers", &ctl_consumers_ops},
 		{"/ringpost.v1.Admin/Streams", &ctl_streams_ops},
 		{"/ringpost.v1.Admin/Route", &ctl_route_ops},
@@ -619,6 +621,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 			!snap->links_known || !snap->lines)
 			return -ENOMEM;
 	}
+	rp_list_init(&ctl->clears);
 	ctl->view = calloc(1, sizeof(*ctl->view));
 	if (!ctl->view)
 		return -ENOMEM;
@@ -644,5 +647,6 @@ void ctl_admin_destroy(struct rp_ctl *ctl)
 		free(ctl->snapshots[s].links_known);
 		free(ctl->snapshots[s].lines);
 	}
+	ctl_clears_free(ctl);
 	free(ctl->view);
 }

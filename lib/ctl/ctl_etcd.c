@@ -165,7 +165,7 @@ void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer 
 		.attempt = answer->attempt,
 	};
 
-	if (!ctl_embed_answer(ctl, token, answer))
+	if (!ctl_clear_answer(ctl, token, answer) && !ctl_embed_answer(ctl, token, answer))
 		rp_etcd_queue_answer(ctl->etcd, token, &a);
 }
 

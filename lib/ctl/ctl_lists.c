@@ -22,7 +22,7 @@ bool ctl_view_missing(struct rp_ctl *ctl, struct rp_grpc_call *call)
 }
 
 /* Where the next page begins: further in this shard's table, or with the next shard's. */
-static void page_fill(struct rp_ctl *ctl, Ringpost__V1__Page *p, const struct ctl_view_ask *ask)
+void ctl_page_fill(struct rp_ctl *ctl, Ringpost__V1__Page *p, const struct ctl_view_ask *ask)
 {
 	ringpost__v1__page__init(p);
 	p->shard = ask->shard;
@@ -33,8 +33,8 @@ static void page_fill(struct rp_ctl *ctl, Ringpost__V1__Page *p, const struct ct
 	p->more = p->cursor != 0 || (!ask->exact && p->shard < ctl->config.self.shards);
 }
 
-static void list_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const uint8_t *data,
-	size_t length, enum rp_engine_view_kind kind, void (*fn)(struct rp_ctl *, void *))
+void ctl_list_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const uint8_t *data, size_t length,
+	enum rp_engine_view_kind kind, void (*fn)(struct rp_ctl *, void *))
 {
 	Ringpost__V1__ListRequest *q = ringpost__v1__list_request__unpack(NULL, length, data);
 	struct ctl_view_ask ask = {.wanted = true, .kind = kind};
@@ -91,8 +91,13 @@ static void queue_fill(
 	x->indexed = c->indexed;
 	x->acks = c->acks;
 	x->redeliveries = c->redeliveries;
-	x->refused = c->refused_too_large + c->refused_depth + c->refused_bytes + c->refused_limit +
+	x->refused = c->refused_too_large + c->refused_depth + c->refused_bytes +
+		     c->refused_buffers + c->refused_limit + c->refused_no_consumer +
 		     c->refused_dispatcher + c->refused_stopping;
+	x->delayed = q->delayed;
+	x->ending = q->ending;
+	x->ended = c->expired + c->overflowed + c->exhausted + c->rejected;
+	x->dead_letters = c->dead_letters;
 }
 
 static void queues_reply(struct rp_ctl *ctl, void *who)
@@ -111,7 +116,7 @@ static void queues_reply(struct rp_ctl *ctl, void *who)
 		r.queues = list;
 		r.n_queues = ctl->view->row_count;
 		r.page = &page;
-		page_fill(ctl, &page, &a->ask);
+		ctl_page_fill(ctl, &page, &a->ask);
 		ctl_admin_reply(a->call, &r.base);
 	}
 	free(a);
@@ -119,7 +124,7 @@ static void queues_reply(struct rp_ctl *ctl, void *who)
 
 static void on_queues(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
-	list_ask(ctx, call, data, length, RP_ENGINE_VIEW_QUEUES, queues_reply);
+	ctl_list_ask(ctx, call, data, length, RP_ENGINE_VIEW_QUEUES, queues_reply);
 }
 
 /* ---- consumers ---- */
@@ -168,7 +173,7 @@ static void consumers_reply(struct rp_ctl *ctl, void *who)
 		r.consumers = list;
 		r.n_consumers = ctl->view->row_count;
 		r.page = &page;
-		page_fill(ctl, &page, &a->ask);
+		ctl_page_fill(ctl, &page, &a->ask);
 		ctl_admin_reply(a->call, &r.base);
 	}
 	free(a);
@@ -176,7 +181,7 @@ static void consumers_reply(struct rp_ctl *ctl, void *who)
 
 static void on_consumers(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
-	list_ask(ctx, call, data, length, RP_ENGINE_VIEW_CONSUMERS, consumers_reply);
+	ctl_list_ask(ctx, call, data, length, RP_ENGINE_VIEW_CONSUMERS, consumers_reply);
 }
 
 /* ---- streams ---- */
@@ -216,7 +221,7 @@ static void streams_reply(struct rp_ctl *ctl, void *who)
 		r.streams = list;
 		r.n_streams = ctl->view->row_count;
 		r.page = &page;
-		page_fill(ctl, &page, &a->ask);
+		ctl_page_fill(ctl, &page, &a->ask);
 		ctl_admin_reply(a->call, &r.base);
 	}
 	free(a);
@@ -224,7 +229,7 @@ static void streams_reply(struct rp_ctl *ctl, void *who)
 
 static void on_streams(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
 {
-	list_ask(ctx, call, data, length, RP_ENGINE_VIEW_STREAMS, streams_reply);
+	ctl_list_ask(ctx, call, data, length, RP_ENGINE_VIEW_STREAMS, streams_reply);
 }
 
 const struct rp_grpc_call_ops ctl_queues_ops = {

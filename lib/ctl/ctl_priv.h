@@ -25,7 +25,7 @@
 #define CTL_REMOVED_MAX 64
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 16
+#define CTL_ADMIN_METHODS 18
 /** "[address]:port" of IPv6, and an address with its prefix length. */
 #define CTL_ENDPOINT_TEXT_SIZE 64
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
@@ -198,6 +198,8 @@ struct rp_ctl {
 	uint32_t impair_open;		  /**< shards that have not answered yet */
 	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
 	struct rp_grpc_method admin_methods[CTL_ADMIN_METHODS];
+	struct rp_list clears; /**< calls of Clear that wait for their shard */
+	uint64_t clear_token_last;
 	struct rp_http_handler metrics_handler;
 	struct ctl_capture capture;
 
@@ -331,6 +333,19 @@ void ctl_admin_ask_view(struct rp_ctl *ctl, struct rp_grpc_call *call,
 	const struct ctl_view_ask *ask, void (*fn)(struct rp_ctl *, void *));
 /** on_cancel of the calls that ctl_admin_ask() began. */
 void ctl_admin_on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx);
+
+/* ctl_lists.c: what pages share. `fn` as of ctl_admin_ask_view(). */
+void ctl_list_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const uint8_t *data, size_t length,
+	enum rp_engine_view_kind kind, void (*fn)(struct rp_ctl *, void *));
+struct Ringpost__V1__Page;
+void ctl_page_fill(
+	struct rp_ctl *ctl, struct Ringpost__V1__Page *p, const struct ctl_view_ask *ask);
+
+/* ctl_queue.c */
+/** False: it is no answer to a Clear. */
+bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *answer);
+void ctl_clears_free(struct rp_ctl *ctl);
+extern const struct rp_grpc_call_ops ctl_messages_ops, ctl_clear_ops;
 
 /* ctl_show.c */
 /**

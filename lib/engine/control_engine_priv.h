@@ -16,7 +16,7 @@
  */
 #define CONTROL_CONSUMER_FLAG (1ull << 63)
 /** And that of a dead letter which is put into its queue. */
-#define CONTROL_LETTER_FLAG (1ull << 61)
+#define CONTROL_LETTER_FLAG (1ull << 60)
 #define CONTROL_LETTER_BITS 10
 
 /** A delivery that waits until its client has room. */

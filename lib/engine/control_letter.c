@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
 #include <rte_mbuf.h>
 
 #include <base/assert.h>
@@ -74,6 +75,12 @@ static void put_string(char **to, struct rp_span text)
 	*to = at;
 }
 
+static bool has_head(struct rp_span value)
+{
+	return value.length > strlen(HEAD_BEGINS) &&
+	       memcmp(value.data, HEAD_BEGINS, strlen(HEAD_BEGINS)) == 0;
+}
+
 static size_t write_head(struct rp_control *c, const struct rp_xmsg *m, struct rp_span name,
 	struct rp_span tail, char head[RP_LETTER_HEAD_BYTES_MAX])
 {
@@ -90,6 +97,29 @@ static size_t write_head(struct rp_control *c, const struct rp_xmsg *m, struct r
 	return (size_t)(at - head);
 }
 
+/* The queue that a letter was in, as its head says, and where its own value begins; 0 = no letter.
+ */
+static size_t read_head(struct rp_span value, char *queue, size_t size)
+{
+	const uint8_t *end =
+		memchr(value.data, '\n', RP_MIN(value.length, RP_LETTER_HEAD_BYTES_MAX));
+	json_t *head, *name;
+	size_t length = 0;
+
+	if (!has_head(value) || !end)
+		return 0;
+	head = json_loadb((const char *)value.data, (size_t)(end - value.data), 0, NULL);
+	name = json_object_get(json_object_get(head, "dead_letter"), "queue");
+	if (json_is_string(name) && json_string_length(name) < size &&
+		json_string_length(name) > 0 &&
+		!memchr(json_string_value(name), '/', json_string_length(name))) {
+		memcpy(queue, json_string_value(name), json_string_length(name) + 1);
+		length = (size_t)(end - value.data) + 1;
+	}
+	json_decref(head);
+	return length;
+}
+
 /* ---- letters ---- */
 
 static void answer(struct rp_control *c, unsigned shard, uint64_t token, enum rp_qstatus status)
@@ -104,6 +134,32 @@ static void answer(struct rp_control *c, unsigned shard, uint64_t token, enum rp
 	control_send(c, shard, &m);
 }
 
+static void letter_put(struct rp_control *c, unsigned shard, uint64_t token, struct rp_span to,
+	const struct rp_span *rest, uint16_t tail_length, bool letter)
+{
+	const struct rp_span parts[4] = {to, rest[0], rest[1], rest[2]};
+	struct rp_xmsg put = {
+		.type = RP_XMSG_PUT,
+		.flags = letter,
+		.name_length = (uint16_t)to.length,
+		.tail_length = tail_length,
+		.hash = rp_queue_hash(to.data, to.length),
+		.m = control_chain(c, parts, 4),
+	};
+	struct control_letter *l;
+
+	if (!put.m) {
+		answer(c, shard, token, RP_Q_LIMIT);
+		return;
+	}
+	l = control_alloc(sizeof(*l));
+	l->shard = shard;
+	l->token = token;
+	rp_hmap_insert(&c->letters, &l->by_id, ++c->letter_id_last);
+	put.token = c->letter_id_last | CONTROL_LETTER_FLAG;
+	control_send(c, rp_hash_pick(put.hash, c->shards), &put);
+}
+
 void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct rp_xmsg *m)
 {
 	size_t names = m->name_length + m->hash, length = m->m->pkt_len - names;
@@ -111,36 +167,29 @@ void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct r
 	struct rp_span name = {bytes, m->name_length}, to = {bytes + m->name_length, m->hash};
 	struct rp_span tail = {bytes + names, m->tail_length};
 	struct rp_span value = {bytes + names + m->tail_length, length - m->tail_length};
-	char head[RP_LETTER_HEAD_BYTES_MAX];
-	struct control_letter *l;
-	struct rp_xmsg put = {
-		.type = RP_XMSG_PUT,
-		.flags = 1,
-		.name_length = (uint16_t)to.length,
-		.tail_length = m->tail_length,
-		.hash = rp_queue_hash(to.data, to.length),
-		.token = ++c->letter_id_last | CONTROL_LETTER_FLAG,
-	};
+	bool replay = m->value == RP_QUEUE_DEATH_REPLAYED;
+	char head[RP_LETTER_HEAD_BYTES_MAX], queue[RP_NAME_BYTES_MAX + 1] = "";
+	size_t head_length = 0;
 
 	rp_mbuf_copy_out(m->m, 0, bytes, names + length);
 	rte_pktmbuf_free(m->m);
-	/* What has ended before keeps the word of its first end. */
-	bool again = value.length > strlen(HEAD_BEGINS) &&
-		     memcmp(value.data, HEAD_BEGINS, strlen(HEAD_BEGINS)) == 0;
-	struct rp_span parts[4] = {to, tail,
-		{(const uint8_t *)head, again ? 0 : write_head(c, m, name, tail, head)}, value};
+	if (replay) {
+		head_length = read_head(value, queue, sizeof(queue));
+		to = (struct rp_span){(const uint8_t *)queue, strlen(queue)};
+		value.data += head_length;
+		value.length -= head_length;
+	} else if (!has_head(value)) {
+		head_length = write_head(c, m, name, tail, head);
+	} /* else it has ended before, and keeps the word of its first end */
+	if (replay && head_length == 0) {
+		answer(c, shard, m->token, RP_Q_INVALID);
+	} else {
+		struct rp_span rest[3] = {
+			tail, {(const uint8_t *)head, replay ? 0 : head_length}, value};
 
-	put.m = control_chain(c, parts, 4);
-	free(bytes);
-	if (!put.m) {
-		answer(c, shard, m->token, RP_Q_LIMIT);
-		return;
+		letter_put(c, shard, m->token, to, rest, m->tail_length, !replay);
 	}
-	l = control_alloc(sizeof(*l));
-	l->shard = shard;
-	l->token = m->token;
-	rp_hmap_insert(&c->letters, &l->by_id, c->letter_id_last);
-	control_send(c, rp_hash_pick(put.hash, c->shards), &put);
+	free(bytes);
 }
 
 void control_letter_answered(struct rp_control *c, const struct rp_xmsg *m)

@@ -247,7 +247,7 @@ static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t 
 	else if (m->type == RP_XMSG_GET)
 		rp_queue_get(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
 	else if (m->type == RP_XMSG_PURGE)
-		rp_queue_purge(e->queues, m->token, name, now_ns);
+		rp_queue_clear(e->queues, m->token, name, m->flags, (uint32_t)m->idx, now_ns);
 	else
 		rp_queue_reject(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
 	rte_pktmbuf_free(m->m);

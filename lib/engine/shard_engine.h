@@ -134,6 +134,7 @@ enum rp_engine_view_kind {
 	RP_ENGINE_VIEW_QUEUES,
 	RP_ENGINE_VIEW_CONSUMERS,
 	RP_ENGINE_VIEW_STREAMS,
+	RP_ENGINE_VIEW_MESSAGES, /**< of an exact queue; cursor: how many to skip */
 };
 
 #define RP_ENGINE_VIEW_ROWS 512
@@ -151,6 +152,17 @@ struct rp_engine_view_row {
 	};
 };
 
+/** Messages of one page, and bytes of each value. */
+#define RP_ENGINE_VIEW_MESSAGES_MAX 64
+#define RP_ENGINE_VIEW_VALUE_BYTES 4096
+
+struct rp_engine_view_message {
+	struct rp_queue_message_info info; /**< its payload is not valid */
+	uint8_t tail[RP_TAIL_BYTES_MAX];
+	uint32_t value_length; /**< of the whole */
+	uint8_t value[RP_ENGINE_VIEW_VALUE_BYTES];
+};
+
 /** One page of a shard's queues, consumers or streams; the whole is too large for one snapshot. */
 struct rp_engine_view {
 	/* in */
@@ -164,7 +176,9 @@ struct rp_engine_view {
 	uint32_t row_count;
 	uint32_t place_count; /**< of an exact queue: where its consumers are */
 	struct rp_queue_place places[RP_PEERS_MAX];
-	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS];
+	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS]; /**< MESSAGES: the queue itself */
+	uint32_t message_count;
+	struct rp_engine_view_message messages[RP_ENGINE_VIEW_MESSAGES_MAX];
 };
 
 /** Of kernel sockets, which this layer knows nothing of. */

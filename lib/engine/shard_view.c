@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include <base/mbuf.h>
 #include <engine/shard_engine_priv.h>
 
 static bool name_fits(const struct rp_engine_view *v, struct rp_span name)
@@ -30,6 +31,7 @@ static uint32_t slots_of(struct rp_engine *e, enum rp_engine_view_kind kind)
 	case RP_ENGINE_VIEW_CONSUMERS:
 		return rp_queue_consumer_slots(e->queues);
 	case RP_ENGINE_VIEW_STREAMS:
+	case RP_ENGINE_VIEW_MESSAGES:
 		break;
 	}
 	return rp_deliver_stream_slots(e->deliver);
@@ -56,6 +58,8 @@ static bool row_fill(struct rp_engine *e, const struct rp_engine_view *v, uint32
 		there = rp_deliver_stream_at(e->deliver, slot, &row->stream, now_ns);
 		name = row->stream.name;
 		break;
+	case RP_ENGINE_VIEW_MESSAGES:
+		break;
 	}
 	if (!there || !name_fits(v, name))
 		return false;
@@ -76,14 +80,38 @@ static void queue_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t n
 	v->place_count = rp_queue_places(e->queues, name, v->places, RP_PEERS_MAX);
 }
 
+static void messages_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns)
+{
+	struct rp_span name = {(const uint8_t *)v->name, strlen(v->name)};
+	struct rp_queue_message_info infos[RP_ENGINE_VIEW_MESSAGES_MAX];
+
+	v->message_count = rp_queue_messages(
+		e->queues, name, v->cursor, infos, RP_ENGINE_VIEW_MESSAGES_MAX, now_ns);
+	for (uint32_t i = 0; i < v->message_count; i++) {
+		struct rp_engine_view_message *x = &v->messages[i];
+
+		x->info = infos[i];
+		x->value_length = infos[i].payload->pkt_len - infos[i].tail_length;
+		rp_mbuf_copy_out(infos[i].payload, 0, x->tail, infos[i].tail_length);
+		rp_mbuf_copy_out(infos[i].payload, infos[i].tail_length, x->value,
+			RP_MIN(x->value_length, (uint32_t)sizeof(x->value)));
+		x->info.payload = NULL;
+	}
+	if (v->message_count == RP_ENGINE_VIEW_MESSAGES_MAX &&
+		v->cursor + v->message_count <= RP_QUEUE_MESSAGES_REACH)
+		v->next = v->cursor + v->message_count;
+}
+
 void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns)
 {
 	uint32_t slots = slots_of(e, v->kind), at = v->cursor;
 
 	v->filled = true;
-	v->next = v->row_count = v->place_count = 0;
-	if (v->kind == RP_ENGINE_VIEW_QUEUES && v->exact) {
+	v->next = v->row_count = v->place_count = v->message_count = 0;
+	if (v->kind == RP_ENGINE_VIEW_MESSAGES || (v->kind == RP_ENGINE_VIEW_QUEUES && v->exact)) {
 		queue_fill(e, v, now_ns);
+		if (v->kind == RP_ENGINE_VIEW_MESSAGES)
+			messages_fill(e, v, now_ns);
 		return;
 	}
 	for (uint32_t n = 0; at < slots && n < RP_ENGINE_VIEW_SLOTS; n++, at++) {

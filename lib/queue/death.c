@@ -16,7 +16,7 @@
 const char *rp_queue_death_word(enum rp_queue_death death)
 {
 	static const char *const words[] = {
-#define X(name, counter, word, text) word,
+#define X(name, counter, word) word,
 		RP_QUEUE_DEATHS(X)
 #undef X
 	};
@@ -28,7 +28,7 @@ uint64_t counters_gone(const struct rp_queue_counters *k)
 {
 	uint64_t gone = k->acks + k->handed_over + k->purged;
 
-#define X(name, counter, word, text) gone += k->counter;
+#define X(name, counter, word) gone += k->counter;
 	RP_QUEUE_DEATHS(X)
 #undef X
 	return gone;
@@ -39,7 +39,7 @@ static void message_gone(struct rp_queues *qs, struct message *m, uint64_t now_n
 	struct queue *q = m->q;
 
 	switch ((enum rp_queue_death)m->death) {
-#define X(name, counter, word, text)   \
+#define X(name, counter, word)         \
 	case RP_QUEUE_DEATH_##name:    \
 		COUNT(qs, q, counter); \
 		break;
@@ -71,7 +71,7 @@ void message_end(
 	struct queue_more *more;
 
 	m->death = (uint8_t)death;
-	if (!letters_to(qs, m->q)) {
+	if (death != RP_QUEUE_DEATH_REPLAYED && !letters_to(qs, m->q)) {
 		message_gone(qs, m, now_ns);
 		return;
 	}
@@ -93,7 +93,7 @@ static void letter_later(struct rp_queues *qs, struct message *m, uint64_t at_ns
 
 void letter_send(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
-	const char *to = letters_to(qs, m->q);
+	const char *to = m->death == RP_QUEUE_DEATH_REPLAYED ? "" : letters_to(qs, m->q);
 	struct rp_queue_letter letter = {
 		.name = queue_name(m->q),
 		.to = to,
@@ -123,17 +123,26 @@ void rp_queue_dead_lettered(
 	struct rp_queues *qs, uint64_t token, enum rp_qstatus status, uint64_t now_ns)
 {
 	struct message *m = slab_find(&qs->messages, token);
+	struct queue *q = m ? m->q : NULL;
 
 	if (!m || m->state != MESSAGE_ENDING || !m->letter_sent)
 		return;
 	m->letter_sent = false;
 	if (status == RP_Q_OK || status == RP_Q_DUPLICATE) {
-		COUNT(qs, m->q, dead_letters);
+		if (m->death != RP_QUEUE_DEATH_REPLAYED)
+			COUNT(qs, q, dead_letters);
 		aside_remove(qs, m);
 		message_gone(qs, m, now_ns);
 		return;
 	}
 	COUNT(qs, m->q, dead_letter_waits);
+	if (m->q->own && m->death == RP_QUEUE_DEATH_REPLAYED) {
+		/* It was no letter, or its queue does not take it: it stays here. */
+		aside_remove(qs, m);
+		policy_place(qs, m, now_ns);
+		queue_work(qs, q);
+		return;
+	}
 	if (m->q->own) {
 		letter_later(qs, m, now_ns + LETTER_AGAIN_NS, now_ns);
 		return;

@@ -13,7 +13,7 @@ static void queue_run(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		queue_recheck(qs, q, now_ns);
 	more = forward_pump(qs, q, now_ns);
 	more |= dispatch_pump(qs, q, now_ns);
-	more |= purge_step(qs, q);
+	more |= clear_step(qs, q, now_ns);
 	if (more)
 		queue_work(qs, q);
 }

@@ -90,14 +90,15 @@ struct rp_queue_policy {
 };
 
 /** Why a message ended without an acknowledge. */
-#define RP_QUEUE_DEATHS(X)                                                      \
-	X(EXPIRED, expired, "expired", "ttl_ms is over")                        \
-	X(OVERFLOW, overflowed, "overflow", "a newer one took its place")       \
-	X(EXHAUSTED, exhausted, "deliveries", "delivered deliveries_max times") \
-	X(REJECTED, rejected, "rejected", "every consumer rejected it")
+#define RP_QUEUE_DEATHS(X)                                                         \
+	X(EXPIRED, expired, "expired")	      /* ttl_ms is over */                 \
+	X(OVERFLOW, overflowed, "overflow")   /* a newer one took its place */     \
+	X(EXHAUSTED, exhausted, "deliveries") /* delivered deliveries_max times */ \
+	X(REJECTED, rejected, "rejected")     /* by every consumer */              \
+	X(REPLAYED, replayed, "replayed")     /* a dead letter that goes back to its queue */
 
 enum rp_queue_death {
-#define X(name, counter, word, text) RP_QUEUE_DEATH_##name,
+#define X(name, counter, word) RP_QUEUE_DEATH_##name,
 	RP_QUEUE_DEATHS(X)
 #undef X
 		RP_QUEUE_DEATH_COUNT,
@@ -108,7 +109,7 @@ const char *rp_queue_death_word(enum rp_queue_death death);
 /** A message that ended, for the queue that its policy names. */
 struct rp_queue_letter {
 	struct rp_span name; /**< of its queue; borrow */
-	const char *to;	     /**< borrow, as the policies are */
+	const char *to; /**< borrow, as the policies are; REPLAYED: empty, the letter says it */
 	enum rp_queue_death death;
 	uint64_t age_ns;
 	uint64_t idx;
@@ -319,9 +320,17 @@ void rp_queue_put_letter(struct rp_queues *qs, uint64_t token, struct rp_span na
 /** What became of ops->dead_letter(): not OK, and it is tried again. */
 void rp_queue_dead_lettered(
 	struct rp_queues *qs, uint64_t token, enum rp_qstatus status, uint64_t now_ns);
-/** Ends what no consumer holds; answered OK with `deleted`, or NOT_HOLDER: another node dispatches.
+/** What an operator does to the messages that no consumer holds, oldest first. */
+enum rp_queue_clearing {
+	RP_QUEUE_PURGE,
+	RP_QUEUE_REPLAY, /**< dead letters go back to the queues that they were in */
+};
+/**
+ * At most `max` of those that are there now, 0 = all. Answered OK with `deleted`, when all of them
+ * have left or are on their way; NOT_HOLDER: another node dispatches; STALL: one is under way.
  */
-void rp_queue_purge(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t now_ns);
+void rp_queue_clear(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	enum rp_queue_clearing what, uint32_t max, uint64_t now_ns);
 
 /* ---- consumers of this node ---- */
 
@@ -435,6 +444,26 @@ struct rp_queue_place {
 /** Where the consumers of a queue are: nodes written, at most `max`. */
 uint32_t rp_queue_places(const struct rp_queues *qs, struct rp_span name,
 	struct rp_queue_place *places, uint32_t max);
+
+struct rp_queue_message_info {
+	uint64_t idx;
+	uint64_t age_ns;
+	uint64_t ends_in_ns; /**< RP_NEVER: by no policy, or not while it is held */
+	uint32_t attempt;
+	const char *state;	     /**< constant text: waiting, delayed, ending, held */
+	uint64_t node;		     /**< held: where its consumer is */
+	uint8_t uuid[RP_UUID_BYTES]; /**< held: by whom */
+	uint16_t tail_length;
+	const struct rte_mbuf *payload; /**< borrow: valid until the next call */
+};
+/** How far rp_queue_messages() looks. */
+#define RP_QUEUE_MESSAGES_REACH 8192
+/**
+ * Messages that this node dispatches: those that wait, oldest first, then those delayed, ending and
+ * held. `skip` of them are left out, at most RP_QUEUE_MESSAGES_REACH. How many were written.
+ */
+uint32_t rp_queue_messages(const struct rp_queues *qs, struct rp_span name, uint32_t skip,
+	struct rp_queue_message_info *out, uint32_t max, uint64_t now_ns);
 
 /** Of the shard, all queues together. */
 struct rp_queue_totals {

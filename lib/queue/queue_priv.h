@@ -16,6 +16,7 @@
  * leave.c     a node that stops, or is drained        view.c      consumers, for people
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
+ * clear.c     what operators do
  * audit.c     checks for tests
  */
 /* clang-format on */
@@ -87,6 +88,7 @@ struct message {
 	uint16_t sends; /**< of this message, to tell an old answer from the last one's */
 	uint8_t state;
 	uint8_t death;	      /**< ENDING: why */
+	uint16_t clear_round; /**< it was meant by that one; see struct queue_more */
 	bool letter_sent : 1; /**< ENDING: the answer is to come */
 	bool letter : 1;      /**< a dead letter of another queue, which this node puts */
 	bool answered : 1;    /**< its client knows that it is indexed (or there is none) */
@@ -249,9 +251,10 @@ struct queue_more {
 	struct rp_list delayed, ending; /**< messages */
 	struct rp_list tails;		/**< seen; the queue stays as long as there are some */
 	uint64_t ending_bytes;
-	uint64_t purge_token, purge_until; /**< until: the last idx of what is purged */
-	uint32_t delayed_count, ending_count, purge_count;
-	bool purging;
+	uint64_t clear_token, clear_until; /**< until: the last idx of what is meant */
+	uint32_t delayed_count, ending_count, clear_count, clear_left;
+	uint16_t clear_round;
+	bool clearing : 1, replays : 1;
 	struct {
 #define X(name, text)
 #define Y(name, text) uint64_t name;
@@ -508,8 +511,10 @@ void aside_remove(struct rp_queues *qs, struct message *m);
  */
 void hand_over_aside(struct rp_queues *qs, struct queue *q, uint64_t now_ns,
 	bool (*hand_over)(struct rp_queues *qs, struct message *m, uint64_t now_ns));
-/** A part of a purge that was asked for; true: there is more. */
-bool purge_step(struct rp_queues *qs, struct queue *q);
+
+/* clear.c */
+/** A part of what an operator asked for; true: there is more. */
+bool clear_step(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 
 /* death.c */
 /** The message, indexed and on no list, ends: dropped, or it becomes a dead letter. */

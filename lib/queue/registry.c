@@ -50,7 +50,7 @@ bool queue_is_unused(const struct queue *q)
 {
 	return q->depth == 0 && q->unsent_count == 0 && q->sent_count == 0 && q->requests == 0 &&
 	       rp_list_empty(&q->consumers) &&
-	       !(q->more && (!rp_list_empty(&q->more->tails) || q->more->purging));
+	       !(q->more && (!rp_list_empty(&q->more->tails) || q->more->clearing));
 }
 
 enum rp_election_verdict queue_elect(

@@ -1,13 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """queues.policies on two real nodes, each field as its users meet it: policies.py BINARIES PORT"""
+import base64
 import json
+import os
+import pathlib
 import signal
+import subprocess
 import sys
 import time
 import uuid
 
 from cluster import Cluster, need, wait_until
+
+try:
+    import jsonschema
+except ImportError:  # Debian: python3-jsonschema
+    jsonschema = None
+SCHEMAS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "schema"
 
 POLICIES = """[
   {match: short, ttl_ms: 700, dead_letter: dead},
@@ -133,6 +143,54 @@ def reload(a):
     print("  reload: policies change in a running node")
 
 
+def ask(node, schema, *words):
+    value = json.loads(node.ctl(*words, "-j"))
+    if jsonschema:
+        jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{schema}.schema.json").read_text())).validate(value)
+    return value
+
+
+def refused(node, text, *words):
+    r = subprocess.run([os.path.join(node.cluster.bin, "ringpostctl", "ringpostctl"), "--endpoint",
+                        f"unix:{node.admin}", *words], capture_output=True, text=True, timeout=30, check=False)
+    assert r.returncode == 1 and text in r.stderr, r
+
+
+def operators(a, b):
+    """A look at messages, dead letters sent back, what is in the way removed."""
+    for i in range(5):
+        put(a, "short", f"back-{i}", f"again-{i}\n\x01")
+    w = b.watch(consumer("dead-too"))
+    # One was too old before, where the queue was dispatched then.
+    wait_until("they are dead", 10, lambda: sum(
+        ask(n, "queue_show", "queue", "show", "short")["queue"]["dead_letters"] for n in (a, b)) == 6)
+    w.stop()
+    # Nobody watches the dead letters now; who dispatches them?
+    home = a if ask(a, "queue_show", "queue", "show", "dead")["queue"]["here"] else b
+    other = b if home is a else a
+    wait_until("five dead letters", 10, lambda: len(
+        ask(home, "queue_peek", "dead-letters", "list", "dead")["messages"]) == 5)
+    listed = ask(home, "queue_peek", "dead-letters", "list", "dead", "-n", "2")["messages"]
+    assert [(m["dead_letter"]["queue"], m["dead_letter"]["reason"], m["tail"], m["state"]) for m in listed] == \
+        [("short", "expired", f"back-{i}", "waiting") for i in range(2)], listed
+    assert base64.b64decode(listed[0]["value"]).endswith(b"\nagain-0\n\x01"), listed
+    print("\n".join("  " + x for x in home.ctl("dead-letters", "list", "dead").splitlines()[:2]))
+    refused(other, "dispatches it: ask there", "queue", "peek", "dead")
+    refused(other, "another node dispatches", "queue", "purge", "dead")
+    # Back they go, and their queue has a consumer now.
+    w = b.watch(consumer("short"))
+    wait_until("the consumer", 10, lambda: a.etcdctl("get", "--prefix", "--keys-only", "/q/short/c/").stdout.strip())
+    assert ask(home, "clear", "dead-letters", "replay", "dead", "-n", "3")["messages"] == 3
+    wait_until("three are back", 10, lambda: sum(x.startswith("again-") for x in w.lines()) == 3)
+    assert ask(home, "clear", "dead-letters", "drop", "dead")["messages"] == 2
+    assert ask(home, "queue_peek", "queue", "peek", "dead")["messages"] == []
+    held = ask(a if ask(a, "queue_show", "queue", "show", "short")["queue"]["here"] else b,
+               "queue_peek", "queue", "peek", "short")["messages"]
+    assert [m["state"] for m in held] == ["held"] * 3 and all(m["holder"] in w.process.args[-1] for m in held), held
+    w.stop()
+    print("  dead letters: listed, sent back, dropped")
+
+
 def main():
     need("etcdctl")
     with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2],
@@ -148,8 +206,12 @@ def main():
         overflow(a, b)
         fail_fast(a)
         poison(a, b, dead)
-        reload(a)
+        for line, before in zip(dead.lines()[1:], dead.lines()):
+            if line.startswith('{"v":1,"dead_letter":'):
+                assert a.etcdctl("del", before).stdout.strip() == "1", before
         dead.stop()
+        operators(a, b)
+        reload(a)
 
 
 if __name__ == "__main__":

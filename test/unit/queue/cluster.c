@@ -52,6 +52,7 @@ struct letter {
 	char to[32];
 	uint16_t tail_length;
 	struct rte_mbuf *payload;
+	bool replay; /**< what has `no` as its tail is no letter */
 	bool answered;
 	enum rp_qstatus status;
 };
@@ -173,13 +174,15 @@ static int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_lette
 
 	if (n->c->letters_blocked)
 		return -EAGAIN;
+	assert_true(letter->death != RP_QUEUE_DEATH_REPLAYED || letter->to[0] == '\0');
 	t = must(calloc(1, sizeof(*t)));
 	t->node = n->index;
 	t->boot = n->boot;
 	t->token = token;
 	t->id = n->c->letter_count++;
 	t->due_ns = n->c->now_ns + delay(n->c);
-	snprintf(t->to, sizeof(t->to), "%s", letter->to);
+	snprintf(t->to, sizeof(t->to), "%s", letter->to[0] ? letter->to : "back");
+	t->replay = letter->death == RP_QUEUE_DEATH_REPLAYED;
 	t->tail_length = letter->tail_length;
 	t->payload = letter->payload;
 	rp_list_push_back(&n->c->letters, &t->link);
@@ -627,6 +630,11 @@ static void letters_run(struct cluster *c)
 			copy = must(rte_pktmbuf_copy(payload, pool_queue, 0, UINT32_MAX));
 			rte_pktmbuf_free(payload);
 			t->payload = NULL;
+			if (t->replay && t->tail_length == 2) {
+				rte_pktmbuf_free(copy);
+				letter_answered(c, t->id, RP_Q_INVALID);
+				continue;
+			}
 			rp_queue_put_letter(n->qs, LETTER_TOKEN + t->id, span_of(t->to),
 				t->tail_length, copy, c->now_ns);
 		} else if (t->due_ns <= c->now_ns && t->answered) {

@@ -432,7 +432,8 @@ static unsigned purge(struct cluster *c, unsigned node)
 {
 	unsigned token = c->token_count++;
 
-	rp_queue_purge(c->nodes[node].qs, (1u << 20) + token, span_of(Q), c->now_ns);
+	rp_queue_clear(
+		c->nodes[node].qs, (1u << 20) + token, span_of(Q), RP_QUEUE_PURGE, 0, c->now_ns);
 	return token;
 }
 
@@ -460,6 +461,39 @@ static void purged(void **state)
 	cluster_free(c);
 }
 
+/* Letters go back; what is none stays in its place, and is not asked for again. */
+static void replayed(void **state)
+{
+	struct cluster *c = policed(1, 1, (struct rp_queue_policy){.delay_ns = 0});
+	struct client *back = open_consumer(c, 0, "back", 1, 0, ""), *rest;
+	unsigned t;
+
+	settle(c);
+	for (unsigned i = 0; i < 200; i++)
+		put(c, 0, Q, i % 10 == 0 ? "no" : "yes", i);
+	settle(c);
+	t = c->token_count++;
+	rp_queue_clear(c->nodes[0].qs, (1u << 20) + t, span_of(Q), RP_QUEUE_REPLAY, 100, c->now_ns);
+	settle(c);
+	deleted(c, t, 100);
+	assert_int_equal(shown(back, false), 90);
+	assert_int_equal(info_of(c, 0, Q).depth, 110);
+	assert_int_equal(info_of(c, 0, Q).ending, 0);
+	t = c->token_count++;
+	rp_queue_clear(c->nodes[0].qs, (1u << 20) + t, span_of(Q), RP_QUEUE_REPLAY, 0, c->now_ns);
+	settle(c);
+	deleted(c, t, 110);
+	assert_int_equal(shown(back, false), 180);
+	assert_int_equal(totals_of(c, 0).replayed, 180);
+	assert_int_equal(totals_of(c, 0).dead_letters, 0);
+	rest = open_consumer(c, 0, Q, 2, 0, "");
+	settle(c);
+	assert_int_equal(shown(rest, false), 20);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(rest->events[i].value, 10 * i);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -481,6 +515,7 @@ int main(void)
 		cmocka_unit_test(letter_moves),
 		cmocka_unit_test(letters_to_itself),
 		cmocka_unit_test(purged),
+		cmocka_unit_test(replayed),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);

@@ -819,9 +819,10 @@ static void test_everything_happened(void **state)
 		RP_QUEUE_COUNTER_refused_stopping, RP_QUEUE_COUNTER_refused_dispatcher,
 		/* There are no policies, nor operators. */
 		RP_QUEUE_COUNTER_expired, RP_QUEUE_COUNTER_overflowed, RP_QUEUE_COUNTER_exhausted,
-		RP_QUEUE_COUNTER_rejected, RP_QUEUE_COUNTER_purged, RP_QUEUE_COUNTER_dead_letters,
-		RP_QUEUE_COUNTER_dead_letter_waits, RP_QUEUE_COUNTER_deduplicated,
-		RP_QUEUE_COUNTER_dedup_forgotten, RP_QUEUE_COUNTER_refused_no_consumer};
+		RP_QUEUE_COUNTER_rejected, RP_QUEUE_COUNTER_purged, RP_QUEUE_COUNTER_replayed,
+		RP_QUEUE_COUNTER_dead_letters, RP_QUEUE_COUNTER_dead_letter_waits,
+		RP_QUEUE_COUNTER_deduplicated, RP_QUEUE_COUNTER_dedup_forgotten,
+		RP_QUEUE_COUNTER_refused_no_consumer};
 
 	if (seed_count < 6)
 		return;

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* `queue` and `dead-letters`: one queue and its messages. */
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ringpost/v1/admin.pb-c.h>
+
+#include <base/units.h>
+
+#include "client.h"
+#include "json.h"
+#include "table.h"
+
+#define PEEK_COUNT 10
+#define LETTERS_COUNT 100
+/** Of a value, in a table. */
+#define VALUE_SHOWN 60
+
+/* ---- show ---- */
+
+static void line_count(const char *name, uint64_t count)
+{
+	printf("%-22s %" PRIu64 "\n", name, count);
+}
+
+static void line_ns(const char *name, uint64_t ns)
+{
+	char text[TABLE_CELL_SIZE];
+
+	printf("%-22s %s\n", name, ns ? text_ns(text, ns) : "-");
+}
+
+static void show_print(const Ringpost__V1__QueueView *q)
+{
+	char text[TABLE_CELL_SIZE];
+
+	printf("%-22s %s\n", "queue", q->name);
+	if (q->here)
+		printf("%-22s this node, epoch %u, shard %u\n", "dispatcher", q->epoch, q->shard);
+	else if (q->dispatcher)
+		printf("%-22s %" PRIu64 ", epoch %u\n", "dispatcher", q->dispatcher, q->epoch);
+	else
+		printf("%-22s none is known\n", "dispatcher");
+	line_count("messages", q->messages);
+	line_count("  waiting", q->waiting);
+	line_count("  held by consumers", q->in_flight);
+	line_count("  delayed", q->delayed);
+	line_count("  ending", q->ending);
+	printf("%-22s %s\n", "bytes", text_bytes(text, q->bytes));
+	line_ns("oldest waiting", q->waiting_oldest_ns);
+	line_ns("longest held", q->in_flight_oldest_ns);
+	line_count("on their way elsewhere", q->forwards);
+	printf("%-22s %u here, %u on other nodes\n", "consumers", q->consumers_local,
+		q->consumers_remote);
+	line_count("taken in", q->indexed);
+	line_count("acknowledged", q->acks);
+	line_count("delivered again", q->redeliveries);
+	line_count("ended undelivered", q->ended);
+	line_count("  dead letters", q->dead_letters);
+	line_count("refused", q->refused);
+}
+
+static int show_json(const Ringpost__V1__QueuesReply *r, const Ringpost__V1__ConsumersReply *k)
+{
+	json_t *root = json_head("ringpost.queue_show", r->node), *list = json_array();
+
+	json_object_set_new(root, "queue", json_message(&r->queues[0]->base));
+	for (size_t i = 0; i < k->n_consumers; i++)
+		json_array_append_new(list, json_message(&k->consumers[i]->base));
+	json_object_set_new(root, "consumers", list);
+	return json_print(root);
+}
+
+int queue_show(struct client *c, int argc, char **argv)
+{
+	Ringpost__V1__ListRequest q = RINGPOST__V1__LIST_REQUEST__INIT;
+	Ringpost__V1__ConsumersReply *k = NULL;
+	Ringpost__V1__QueuesReply *r;
+	struct options o;
+	int rc = 1;
+
+	if (options_take(&o, "j", 1, 1, argc, argv) != 0)
+		return 2;
+	q.queue = o.argv[0];
+	q.exact = true;
+	r = ask(c, "/ringpost.v1.Admin/Queues", &q.base, &ringpost__v1__queues_reply__descriptor);
+	if (!r)
+		return 1;
+	if (r->n_queues == 0) {
+		fprintf(stderr, "ringpostctl: this node knows no queue \"%s\"\n", o.argv[0]);
+	} else if (!o.json) {
+		show_print(r->queues[0]);
+		rc = 0;
+	} else {
+		k = ask(c, "/ringpost.v1.Admin/Consumers", &q.base,
+			&ringpost__v1__consumers_reply__descriptor);
+		rc = k ? show_json(r, k) : 1;
+	}
+	ringpost__v1__queues_reply__free_unpacked(r, NULL);
+	ringpost__v1__consumers_reply__free_unpacked(k, NULL);
+	return rc;
+}
+
+/* ---- messages ---- */
+
+/** A command that prints messages. */
+struct peek {
+	const char *const *heads;
+	uint32_t right;
+	void (*row)(char (*cells)[TABLE_CELL_SIZE], const Ringpost__V1__QueueMessage *m);
+};
+
+static void text_value(char *cell, const uint8_t *data, size_t length, bool whole)
+{
+	size_t n = RP_MIN(length, (size_t)VALUE_SHOWN);
+
+	for (size_t i = 0; i < n; i++)
+		cell[i] = (char)(isprint(data[i]) ? data[i] : '.');
+	cell[n] = '\0';
+	if (!whole || n < length)
+		memcpy(cell + RP_MIN(n, (size_t)VALUE_SHOWN - 3), "...", 4);
+}
+
+static void text_cell(char *cell, const char *text)
+{
+	snprintf(cell, TABLE_CELL_SIZE, strlen(text) < TABLE_CELL_SIZE ? "%s" : "%.60s...", text);
+}
+
+static void peek_row(char (*cells)[TABLE_CELL_SIZE], const Ringpost__V1__QueueMessage *m)
+{
+	snprintf(cells[0], TABLE_CELL_SIZE, "%" PRIu64, m->idx);
+	text_cell(cells[1], m->tail);
+	text_cell(cells[2], m->state);
+	text_ns(cells[3], m->age_ns);
+	snprintf(cells[4], TABLE_CELL_SIZE, "%u", m->attempt);
+	text_bytes(cells[5], m->size);
+	text_value(cells[6], m->value.data, m->value.len, m->value.len == m->size);
+	text_cell(cells[7], m->holder[0] ? m->holder : "-");
+}
+
+/* The first line of a dead letter; NULL: it is none. */
+static json_t *letter_head(const Ringpost__V1__QueueMessage *m, size_t *head_length)
+{
+	const uint8_t *end = m->value.len > 0 ? memchr(m->value.data, '\n', m->value.len) : NULL;
+	json_t *head = NULL, *letter;
+
+	if (end)
+		head = json_loadb(
+			(const char *)m->value.data, (size_t)(end - m->value.data), 0, NULL);
+	letter = json_incref(json_object_get(head, "dead_letter"));
+	json_decref(head);
+	*head_length = letter ? (size_t)(end - m->value.data) + 1 : 0;
+	return letter;
+}
+
+static const char *string_of(const json_t *o, const char *name)
+{
+	const char *text = json_string_value(json_object_get(o, name));
+
+	return text ? text : "-";
+}
+
+static void letter_row(char (*cells)[TABLE_CELL_SIZE], const Ringpost__V1__QueueMessage *m)
+{
+	size_t head;
+	json_t *letter = letter_head(m, &head);
+
+	snprintf(cells[0], TABLE_CELL_SIZE, "%" PRIu64, m->idx);
+	text_cell(cells[1], string_of(letter, "queue"));
+	text_cell(cells[2], m->tail);
+	text_cell(cells[3], letter ? string_of(letter, "reason") : "no letter");
+	if (letter) {
+		text_ns(cells[4], (uint64_t)json_integer_value(json_object_get(letter, "age_ms")) *
+					  RP_NS_PER_MS);
+		snprintf(cells[5], TABLE_CELL_SIZE, "%" JSON_INTEGER_FORMAT,
+			json_integer_value(json_object_get(letter, "deliveries")));
+	}
+	text_ns(cells[6], m->age_ns);
+	text_bytes(cells[7], m->size - head);
+	text_value(cells[8], m->value.data + head, m->value.len - head, m->value.len == m->size);
+	json_decref(letter);
+}
+
+static json_t *message_json(const Ringpost__V1__QueueMessage *m)
+{
+	json_t *o = json_message(&m->base);
+	size_t head;
+	json_t *letter = letter_head(m, &head);
+
+	if (letter)
+		json_object_set_new(o, "dead_letter", letter);
+	return o;
+}
+
+/* A page's messages, as many as are still wanted. */
+static void peek_page(const struct peek *p, const Ringpost__V1__MessagesReply *r, uint32_t *left,
+	struct table *t, json_t *rows)
+{
+	for (size_t i = 0; i<r->n_messages && * left> 0; i++, --*left) {
+		if (rows)
+			json_array_append_new(rows, message_json(r->messages[i]));
+		else
+			p->row(table_row(t), r->messages[i]);
+	}
+}
+
+static int peek_run(struct client *c, const struct peek *p, uint32_t count, int argc, char **argv)
+{
+	Ringpost__V1__ListRequest q = RINGPOST__V1__LIST_REQUEST__INIT;
+	Ringpost__V1__Page page = RINGPOST__V1__PAGE__INIT;
+	json_t *rows, *root;
+	struct options o;
+	struct table t;
+	bool more = true;
+	uint64_t node = 0;
+
+	if (options_take(&o, "jn", 1, 1, argc, argv) != 0)
+		return 2;
+	q.queue = o.argv[0];
+	q.exact = true;
+	count = o.count ? o.count : count;
+	rows = o.json ? json_array() : NULL;
+	table_init(&t, p->heads, p->right);
+	while (more && count > 0) {
+		Ringpost__V1__MessagesReply *r = ask(c, "/ringpost.v1.Admin/Messages", &q.base,
+			&ringpost__v1__messages_reply__descriptor);
+
+		if (!r)
+			return 1;
+		node = r->node;
+		peek_page(p, r, &count, &t, rows);
+		more = r->page && r->page->more;
+		if (more) {
+			page.shard = r->page->shard;
+			page.cursor = r->page->cursor;
+			q.page = &page;
+		}
+		ringpost__v1__messages_reply__free_unpacked(r, NULL);
+	}
+	if (!rows) {
+		table_print(&t);
+		return 0;
+	}
+	root = json_head("ringpost.queue_peek", node);
+	json_object_set_new(root, "queue", json_text(o.argv[0]));
+	json_object_set_new(root, "messages", rows);
+	return json_print(root);
+}
+
+int queue_peek(struct client *c, int argc, char **argv)
+{
+	static const char *const heads[] = {
+		"INDEX", "TAIL", "STATE", "AGE", "OFFERS", "BYTES", "VALUE", "HOLDER", NULL};
+	static const struct peek p = {.heads = heads, .right = 0x39, .row = peek_row};
+
+	return peek_run(c, &p, PEEK_COUNT, argc, argv);
+}
+
+int dead_letters_list(struct client *c, int argc, char **argv)
+{
+	static const char *const heads[] = {"INDEX", "FROM", "TAIL", "REASON", "AGE THEN",
+		"DELIVERIES", "HERE FOR", "BYTES", "VALUE", NULL};
+	static const struct peek p = {.heads = heads, .right = 0xf1, .row = letter_row};
+
+	return peek_run(c, &p, LETTERS_COUNT, argc, argv);
+}
+
+/* ---- clearing ---- */
+
+static int clear_run(struct client *c, const char *act, const char *what, int argc, char **argv)
+{
+	Ringpost__V1__ClearRequest q = RINGPOST__V1__CLEAR_REQUEST__INIT;
+	Ringpost__V1__ClearReply *r;
+	struct options o;
+	int rc = 0;
+
+	if (options_take(&o, "jn", 1, 1, argc, argv) != 0)
+		return 2;
+	q.queue = o.argv[0];
+	q.act = (char *)act;
+	q.max = o.count;
+	r = ask(c, "/ringpost.v1.Admin/Clear", &q.base, &ringpost__v1__clear_reply__descriptor);
+	if (!r)
+		return 1;
+	if (o.json)
+		rc = json_answer("ringpost.clear", &r->base);
+	else
+		printf("%u %s\n", r->messages, what);
+	ringpost__v1__clear_reply__free_unpacked(r, NULL);
+	return rc;
+}
+
+int queue_purge(struct client *c, int argc, char **argv)
+{
+	return clear_run(c, "purge", "messages removed", argc, argv);
+}
+
+int dead_letters_replay(struct client *c, int argc, char **argv)
+{
+	return clear_run(c, "replay", "messages on their way back", argc, argv);
+}
+
+int dead_letters_drop(struct client *c, int argc, char **argv)
+{
+	return clear_run(c, "purge", "dead letters removed", argc, argv);
+}
