@@ -94,7 +94,7 @@ def start_ours(path):
     return Server("ours", p, int(p.stdout.readline()))
 
 
-def start_etcd():
+def start_etcd(*more):
     if not shutil.which("etcd"):
         return None
     # In memory where that is: thousands of writes, each with an fsync, take long on a disk.
@@ -105,7 +105,7 @@ def start_etcd():
             "--advertise-client-urls", f"http://127.0.0.1:{port}",
             "--listen-peer-urls", f"http://127.0.0.1:{peer}",
             "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
-            "--initial-cluster", f"default=http://127.0.0.1:{peer}", "--log-level", "error"]
+            "--initial-cluster", f"default=http://127.0.0.1:{peer}", "--log-level", "error", *more]
     return Server("etcd", argv, port, folder)
 
 

@@ -185,7 +185,7 @@ def expected():
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("binaries")
-    a.add_argument("--work", default=os.path.join(tempfile.gettempdir(), "ringpost-e2e"))
+    a.add_argument("--work", type=os.path.abspath, default=os.path.join(tempfile.gettempdir(), "ringpost-e2e"))
     a.add_argument("--run", default=".")
     a.add_argument("--reference", action="store_true")
     a.add_argument("--results")
