@@ -394,6 +394,9 @@ void conf_check(struct rp_conf *conf, struct rp_conf_report *report)
 	if (conf->node[0] == '\0')
 		say(&c, RP_CONF_WARNING, at_knob("", "node"),
 			"empty: a random id at each start, so records of this run will name a node that is gone after it");
+	if (conf->data_dir[0] != '\0')
+		say(&c, RP_CONF_WARNING, at_knob("", "data_dir"),
+			"nothing is written there: keys are in memory, and gone when the node ends");
 	if (conf->listen_client_urls.count == 0)
 		say(&c, RP_CONF_ERROR, at_knob("", "listen_client_urls"),
 			"empty, expected at least one host:port");

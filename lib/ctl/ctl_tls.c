@@ -50,7 +50,8 @@ int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size
 		.key = c->tls.key_file,
 		.ca = c->tls.ca_file,
 		.crl = c->tls.crl_file,
-		.require_client_cert = c->tls.client_cert_auth,
+		/* As etcd: who names the signers of clients wants to see what they signed. */
+		.require_client_cert = c->tls.client_cert_auth || c->tls.ca_file[0] != '\0',
 	};
 	struct rp_grpc_tls_files peer_files = {
 		.cert = c->tls.peer_cert_file,

@@ -117,8 +117,8 @@ static char *error_text(bool streams, enum rp_grpc_code code, const char *text)
 	error = streams ? json_pack("{s:{s:i,s:i,s:O,s:s}}", "error", "grpc_code", (int)code,
 				  "http_code", status, "message", message, "http_status",
 				  rp_http_reason(status))
-			: json_pack("{s:O,s:O,s:i,s:[]}", "error", message, "message", message,
-				  "code", (int)code, "details");
+			: json_pack("{s:O,s:O,s:i}", "error", message, "message", message, "code",
+				  (int)code);
 	out = error ? json_dumps(error, JSON_COMPACT) : NULL;
 	json_decref(error);
 	json_decref(message);
