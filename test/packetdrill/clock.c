@@ -157,20 +157,25 @@ void pd_chrono(struct pd_sock *s)
 	w->spent = chrono_now(s);
 }
 
-static void push_all(void)
+/* True: what waits behind a record may go when the stack has sent it. */
+static bool push_all(void)
 {
+	bool more = false;
+
 	for (unsigned i = 0; i < PD_SOCKS_MAX; i++) {
 		struct pd_sock *s = &pd.socks[i];
 
 		if (!s->conn)
 			continue;
 		pd_push(s);
+		more |= s->record_count > 0 && s->tx_length > 0;
 		if (s->full && pd_writable(s)) {
 			s->full = false;
 			pd_changed(s);
 		}
 		pd_chrono(s);
 	}
+	return more;
 }
 
 void pd_settle(void)
@@ -179,8 +184,13 @@ void pd_settle(void)
 
 	if (pd.rig) {
 		rig_turn(pd.rig);
-		push_all();
-		rig_turn(pd.rig);
+		for (unsigned i = 0; i < PD_RECORDS_MAX; i++) {
+			bool more = push_all();
+
+			rig_turn(pd.rig);
+			if (!more)
+				break;
+		}
 		for (unsigned i = 0; i < PD_SOCKS_MAX; i++)
 			if (pd.socks[i].state != PD_FREE)
 				pd_errqueue_look(&pd.socks[i]);

@@ -263,6 +263,8 @@ static ssize_t send_bytes(
 			*told = true;
 			pd_errqueue_sent(s, s->pushed + s->tx_length, flags);
 		}
+		if (flags & MSG_EOR && done == length && s->record_count < PD_RECORDS_MAX)
+			s->records[s->record_count++] = s->pushed + s->tx_length;
 		s->more = flags & MSG_MORE;
 		s->more_acked = pd_acked(s);
 		pd_push(s);

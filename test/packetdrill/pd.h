@@ -35,6 +35,7 @@
 #define PD_FDS_MAX 4096
 #define PD_BACKLOG_MAX 128
 #define PD_WATCHES_MAX 64
+#define PD_RECORDS_MAX 64
 #define PD_EVER UINT64_MAX
 
 enum pd_state { PD_FREE, PD_NEW, PD_LISTEN, PD_CONNECTING, PD_CONNECTED, PD_ENDED, PD_EPOLL };
@@ -107,7 +108,10 @@ struct pd_sock {
 	bool more;	     /* MSG_MORE */
 	bool flush;	     /* what waits goes now, once */
 	uint64_t more_acked; /* of the stream, when that write was made */
-	bool full;	     /* a write found no room: EPOLLOUT is news when there is some */
+	/* Where sends with MSG_EOR ended that were not sent yet: no segment reaches beyond. */
+	uint64_t records[PD_RECORDS_MAX];
+	unsigned record_count;
+	bool full; /* a write found no room: EPOLLOUT is news when there is some */
 	struct pd_options opt;
 	struct pd_wire wire;
 	struct pd_pending *pending;

@@ -512,6 +512,7 @@ int main(int argc, char **argv)
 		TEST(marks_that_reduce),
 		TEST(ttl_and_tos),
 		TEST(listener_told_later),
+		TEST(records_end_segments),
 		cmocka_unit_test_setup_teardown(small_mtu, begin_small, finish),
 		TEST(options),
 		TEST(pipes),

@@ -92,6 +92,7 @@ void times_of_sending(void **state);
 void windows_that_limit(void **state);
 void marks_that_reduce(void **state);
 void ttl_and_tos(void **state);
+void records_end_segments(void **state);
 void listener_told_later(void **state);
 void options(void **state);
 void pipes(void **state);

@@ -321,6 +321,25 @@ void ttl_and_tos(void **state)
 	out(.flags = FIN | ACK, .seq = 2, .ack = 1, .ttl = 6, .tos = 0x28);
 }
 
+void records_end_segments(void **state)
+{
+	static char data[14600];
+	int listener, fd = accepted(&listener);
+
+	assert_int_equal(t.send(U, fd, data, 14600, 0), 14600);
+	for (uint32_t i = 0; i < 10; i++)
+		out(.flags = ACK | (i == 9 ? PSH : 0), .seq = 1 + 1460 * i, .ack = 1,
+			.length = 1460);
+	/* The window is full; two records and what follows do not become one segment. */
+	assert_int_equal(t.send(U, fd, data, 100, MSG_EOR), 100);
+	assert_int_equal(t.send(U, fd, data, 100, MSG_EOR), 100);
+	assert_int_equal(t.send(U, fd, data, 1460, 0), 1460);
+	in(.flags = ACK, .seq = 1, .ack = 14601);
+	out(.flags = PSH | ACK, .seq = 14601, .ack = 1, .length = 100);
+	out(.flags = PSH | ACK, .seq = 14701, .ack = 1, .length = 100);
+	out(.flags = PSH | ACK, .seq = 14801, .ack = 1, .length = 1460);
+}
+
 /* What a listener is told after it listens holds for those who dial then. */
 void listener_told_later(void **state)
 {

@@ -163,6 +163,34 @@ static bool small_may_go(struct pd_sock *s, const struct rp_tcp_info *info)
 	return s->opt.nodelay || s->small_end + info->unsent + info->unacked <= s->pushed;
 }
 
+/* The stack joins what it is given: what follows a record waits until that was sent. */
+static bool record_holds(struct pd_sock *s, const struct rp_tcp_info *info)
+{
+	if (s->record_count == 0 || s->pushed < s->records[0])
+		return false;
+	if (info->unsent > 0)
+		return true;
+	s->record_count--;
+	memmove(s->records, s->records + 1, s->record_count * sizeof(s->records[0]));
+	return false;
+}
+
+/* How much may go now; 0: nothing. */
+static size_t push_length(struct pd_sock *s, const struct rp_tcp_info *info)
+{
+	size_t n = RP_MIN(s->tx_length, PD_CHUNK), whole;
+
+	if (s->record_count > 0)
+		n = RP_MIN(n, (size_t)(s->records[0] - s->pushed));
+	/* Nagle's rule is for the last segment of all. */
+	if (n < s->tx_length && n < PD_CHUNK)
+		return n;
+	whole = n / info->mss * info->mss;
+	if (whole > 0)
+		return whole;
+	return small_may_go(s, info) ? n : 0;
+}
+
 void pd_push(struct pd_sock *s)
 {
 	struct rp_tcp_info info;
@@ -170,15 +198,14 @@ void pd_push(struct pd_sock *s)
 	if (!s->conn || s->state != PD_CONNECTED)
 		return;
 	while (s->tx_length > 0) {
-		size_t n = RP_MIN(s->tx_length, PD_CHUNK);
+		size_t n;
 
 		rp_tcp_conn_info(s->conn, &info);
-		n = n / info.mss * info.mss;
-		if (n == 0) {
-			if (!small_may_go(s, &info))
-				return;
-			n = s->tx_length;
-		}
+		if (record_holds(s, &info))
+			return;
+		n = push_length(s, &info);
+		if (n == 0)
+			return;
 		if (!push_bytes(s, n))
 			return;
 		if (n % info.mss)
