@@ -113,7 +113,25 @@ static void refuse_open(struct rp_links *l, const struct rp_link_msg *m, uint64_
 	tell_lead(l, &failed, now_ns);
 }
 
-/* Where the link's frames are at home at the other end: any shard of its range that owns links. */
+/*
+ * The shard of the peer that is among its owners what this one is among ours: devices that know
+ * nothing of RSS give a frame the queue that its sender used, and so it comes to its shard at once.
+ * 0 where the peer has more or fewer of them.
+ */
+static uint32_t counterpart(const struct link_peer *p)
+{
+	const struct rp_links_config *c = &p->links->config;
+	uint32_t left = p->far_owners;
+	int before = __builtin_popcount(c->owner_shards & ((1u << c->shard) - 1));
+
+	if (__builtin_popcount(c->owner_shards) != __builtin_popcount(left))
+		return 0;
+	while (before-- > 0)
+		left &= left - 1;
+	return left & -left;
+}
+
+/* Where the link's frames are at home at the other end: a shard of its range that owns links. */
 static void aim(const struct link_peer *p, uint8_t link, struct rp_conn_options *options)
 {
 	uint32_t k = p->links->config.per_peer, in_range = 0;
@@ -123,8 +141,11 @@ static void aim(const struct link_peer *p, uint8_t link, struct rp_conn_options 
 	for (uint32_t s = 0; s < p->far_shards; s++)
 		if (s * k / p->far_shards == link)
 			in_range |= 1u << s;
+	in_range &= p->far_owners;
 	options->far_place = p->far_place;
-	options->far_shards = in_range & p->far_owners ? in_range & p->far_owners : p->far_owners;
+	if (in_range & counterpart(p))
+		in_range = counterpart(p);
+	options->far_shards = in_range ? in_range : p->far_owners;
 }
 
 static void on_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t now_ns)

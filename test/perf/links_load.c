@@ -35,7 +35,7 @@
 struct usage {
 	uint64_t at_ns, cpu_ns;
 	uint64_t thread_ns[THREADS_MAX]; /* by thread id above the process's: 0 is control */
-	uint64_t streamed, unary, up;
+	uint64_t streamed, unary, up, segments, again, handed, sleeps;
 };
 
 struct queue {
@@ -84,6 +84,14 @@ static void on_metric(void *ctx, const char *name, const char *labels, uint64_t 
 		u->streamed += value;
 	else if (strcmp(name, "ringpost_deliver_forwards_unary") == 0)
 		u->unary += value;
+	else if (strcmp(name, "ringpost_tcp_tx_segments") == 0)
+		u->segments += value;
+	else if (strcmp(name, "ringpost_tcp_rtx_segments") == 0)
+		u->again += value;
+	else if (strcmp(name, "ringpost_engine_packets_handed") == 0)
+		u->handed += value;
+	else if (strcmp(name, "ringpost_shard_sleeps") == 0)
+		u->sleeps += value;
 }
 
 /* CPU time of each thread: what a shard calls busy has the time in it that others had its CPU. */
@@ -128,11 +136,13 @@ static void print_result(uint64_t end_ns, uint64_t end_cpu_ns, uint64_t count)
 			most = RP_MAX(most, b->thread_ns[t] - a->thread_ns[t]);
 	printf("{\"role\": \"%s\", \"messages\": %" PRIu64 ", \"ns\": %" PRIu64
 	       ", \"cpu_ns\": %" PRIu64 ", \"control_ns\": %" PRIu64 ", \"shard_ns_max\": %" PRIu64
-	       ", \"faults\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"streamed\": %" PRIu64
-	       ", \"unary\": %" PRIu64 "}\n",
+	       ", \"segments\": %" PRIu64 ", \"again\": %" PRIu64 ", \"handed\": %" PRIu64
+	       ", \"sleeps\": %" PRIu64 ", \"faults\": %" PRIu64 ", \"failed\": %" PRIu64
+	       ", \"streamed\": %" PRIu64 ", \"unary\": %" PRIu64 "}\n",
 		load.source ? "source" : "sink", count, end_ns - a->at_ns, end_cpu_ns - a->cpu_ns,
-		b->thread_ns[0] - a->thread_ns[0], most, load.faults, load.failed,
-		b->streamed - a->streamed, b->unary - a->unary);
+		b->thread_ns[0] - a->thread_ns[0], most, b->segments - a->segments,
+		b->again - a->again, b->handed - a->handed, b->sleeps - a->sleeps, load.faults,
+		load.failed, b->streamed - a->streamed, b->unary - a->unary);
 	fflush(stdout);
 	rp_ringpost_stop(load.node);
 }

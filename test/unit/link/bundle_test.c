@@ -359,6 +359,42 @@ static void place_follows_ranges_and_slots(void **state)
 
 /* ---- up and down ---- */
 
+/* Where there is a choice, the peer's shard with the same queue as ours: nobody hands over. */
+static void a_dial_is_aimed_at_the_counterpart(void **state)
+{
+	static const struct {
+		uint32_t far_shards, far_owners;
+		uint64_t want[2];
+	} cases[] = {
+		{4, 0xe, {1 << 1, 1 << 2}},
+		/* The same number of them, elsewhere: link 0 has the first, link 1 the second. */
+		{6, 0x16, {1 << 1, 1 << 4}},
+		/* Others than here: any of the range; or where the range has none, any at all. */
+		{4, 0xf, {0x3, 0xc}},
+		{4, 0xc, {0xc, 0xc}},
+	};
+	static const int place;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(cases); i++) {
+		now = 0;
+		fake_init(&net, pool);
+		many_start(0, 4, 2, 0xe);
+		many_start(1, 4, 2, 0xe);
+		for (unsigned s = 0; s < 4; s++)
+			rp_links_place_peer(many[0].shards[s].links, many[0].peer,
+				(const struct rp_place *)&place, cases[i].far_shards,
+				cases[i].far_owners);
+		for (int x = 0; x < 100 && net.side[0].dials < 2; x++)
+			many_run(RP_NS_PER_MS, 1);
+		assert_int_equal(net.side[0].dials, 2);
+		/* Two shards dial, whichever is first. */
+		for (int j = 0; j < 2; j++)
+			assert_true(net.side[0].far_shards[0] == cases[i].want[j] ||
+				    net.side[0].far_shards[1] == cases[i].want[j]);
+		many_end();
+	}
+}
+
 static void all_shards_are_up_and_order_is_kept(void **state)
 {
 	static const unsigned shapes[][3] = {
@@ -568,6 +604,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(place_follows_ranges_and_slots),
+		cmocka_unit_test(a_dial_is_aimed_at_the_counterpart),
 		cmocka_unit_test(all_shards_are_up_and_order_is_kept),
 		cmocka_unit_test(one_link_that_closes_takes_all_down),
 		cmocka_unit_test(another_k_is_refused_with_its_reason),

@@ -38,6 +38,8 @@ struct fake_transport {
 	uint32_t user_timeout_seen;
 	struct rp_conn_options dial_options, listen_options;
 	uint32_t ecn_dials[RP_ECN_INSIST + 1];
+	uint64_t far_shards[16]; /* asked for by the first dials */
+	uint32_t dials;
 };
 
 struct fake_net {
@@ -71,6 +73,8 @@ static inline struct rp_conn *fake_dial(struct rp_transport *transport,
 		t->user_timeout_seen++;
 	t->dial_options = *options;
 	t->ecn_dials[options->ecn]++;
+	if (t->dials < RP_ARRAY_SIZE(t->far_shards))
+		t->far_shards[t->dials++] = options->far_shards;
 	c->events = events;
 	c->ctx = ctx;
 	c->opening = true;
