@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
@@ -16,6 +17,7 @@
 #include "sim_priv.h"
 
 #define BURST 32
+#define CYCLES_MAX 100000
 
 uint64_t sim_now(const struct sim *s)
 {
@@ -172,18 +174,33 @@ static void transmit(struct sim_node *n, struct rte_mbuf *frame)
 	rte_pktmbuf_free(frame);
 }
 
+/* What is out of all proportion was not spent here: the CPU was another's meanwhile. */
+static void spent(uint64_t *cycles, uint64_t begin)
+{
+	uint64_t took = rte_rdtsc() - begin;
+
+	*cycles += RP_MIN(took, CYCLES_MAX);
+}
+
 static void run_shard(struct sim_node *n, unsigned shard)
 {
 	struct rp_engine *e = n->shards[shard].engine;
 	struct rte_mbuf *out[BURST];
+	uint64_t begin = rte_rdtsc();
 	unsigned got;
 	bool busy = rp_engine_poll(e, n->sim->now_ns);
 
+	spent(&n->shards[shard].cycles, begin);
+
 	if (rp_engine_tcp(e, 0) && (n->sim->options.stacks != SIM_STACKS_HAND_OVER ||
 					   shard == sim_link_shard(&n->sim->options))) {
-		while ((got = rp_engine_tx(e, 0, out, BURST)) > 0)
+		do {
+			begin = rte_rdtsc();
+			got = rp_engine_tx(e, 0, out, BURST);
+			spent(&n->shards[shard].cycles, begin);
 			for (unsigned i = 0; i < got; i++)
 				transmit(n, out[i]);
+		} while (got > 0);
 	}
 	/* A turn takes time: a busy one comes again a little later. */
 	sim_wake_shard(n, shard,
@@ -192,21 +209,27 @@ static void run_shard(struct sim_node *n, unsigned shard)
 
 static void run_control(struct sim_node *n)
 {
-	sim_wake_control(n, RP_MAX(rp_control_run(n->control, sim_now_of(n)),
-				    n->sim->now_ns + 1000 + n->slow_ns));
+	uint64_t begin = rte_rdtsc(), at_ns = rp_control_run(n->control, sim_now_of(n));
+
+	spent(&n->control_cycles, begin);
+	sim_wake_control(n, RP_MAX(at_ns, n->sim->now_ns + 1000 + n->slow_ns));
 }
 
 static void on_ring(struct sim_node *n, const struct event *e)
 {
+	uint64_t begin = rte_rdtsc();
+
 	if (e->shard == RP_ENGINE_CONTROL) {
 		n->to_control[e->from]--;
 		rp_control_on_xmsg(n->control, e->from, &e->m, sim_now_of(n));
+		spent(&n->control_cycles, begin);
 		sim_wake_control(n, n->sim->now_ns);
 		return;
 	}
 	if (e->from == RP_ENGINE_CONTROL)
 		n->to_shard[e->shard]--;
 	rp_engine_on_xmsg(n->shards[e->shard].engine, e->from, &e->m, n->sim->now_ns);
+	spent(&n->shards[e->shard].cycles, begin);
 	sim_wake_shard(n, e->shard, n->sim->now_ns);
 }
 
@@ -329,7 +352,10 @@ static void dispatch(struct sim *s, struct event *e)
 	case EVENT_FRAME: {
 		unsigned shard = queue_of(n, e->frame);
 
+		uint64_t begin = rte_rdtsc();
+
 		rp_engine_rx(n->shards[shard].engine, 0, &e->frame, 1, s->now_ns);
+		spent(&n->shards[shard].cycles, begin);
 		sim_wake_shard(n, shard, s->now_ns);
 		break;
 	}
@@ -364,6 +390,13 @@ bool sim_run_until(struct sim *s, uint64_t until_ns, bool (*done)(void *ctx), vo
 	}
 	s->now_ns = until_ns;
 	return done ? done(ctx) : true;
+}
+
+uint64_t sim_cycles(const struct sim *s, unsigned node, unsigned shard)
+{
+	const struct sim_node *n = &s->nodes[node];
+
+	return shard == RP_ENGINE_CONTROL ? n->control_cycles : n->shards[shard].cycles;
 }
 
 void sim_at(struct sim *s, uint64_t at_ns, uint64_t id)

@@ -100,6 +100,11 @@ void sim_set_slow(struct sim *s, unsigned node, uint64_t slow_ns);
 /** The live keys of two nodes are the same; else where they differ first. */
 bool sim_stores_equal(struct sim *s, unsigned a, unsigned b, char *why, size_t size);
 
+/**
+ * Cycles of the TSC that the shard's engine has taken, or with RP_ENGINE_CONTROL the control's: of
+ * the thread of this process that plays them all, and without what the simulation itself takes.
+ */
+uint64_t sim_cycles(const struct sim *s, unsigned node, unsigned shard);
 struct rp_control *sim_control(struct sim *s, unsigned node);
 struct rp_engine *sim_engine(struct sim *s, unsigned node, unsigned shard);
 uint64_t sim_node_id(unsigned node);

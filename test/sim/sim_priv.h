@@ -45,6 +45,7 @@ struct event {
 struct sim_shard {
 	struct rp_engine *engine;
 	uint64_t wake_ns;
+	uint64_t cycles;
 };
 
 /** A DeliverOne call that waits at the called node. */
@@ -63,7 +64,7 @@ struct sim_node {
 	int64_t skew_us;  /* of its wall clock */
 	uint64_t slow_ns; /* what each of its frames, calls and turns takes more */
 	struct rp_control *control;
-	uint64_t control_wake_ns;
+	uint64_t control_wake_ns, control_cycles;
 	struct sim_shard shards[SIM_SHARDS_MAX];
 	struct rte_mempool *queue_pool, *frame_pool;
 	struct rp_impair impair;
