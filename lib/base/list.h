@@ -44,10 +44,17 @@ static inline void rp_list_push_front(struct rp_list *l, struct rp_list *n)
 	rp_list_insert_between(n, l, l->next);
 }
 
-static inline void rp_list_unlink(struct rp_list *n)
+/** Takes a node out that is on a list, and leaves it as it is: to be put into another one, or gone.
+ */
+static inline void rp_list_remove(struct rp_list *n)
 {
 	n->prev->next = n->next;
 	n->next->prev = n->prev;
+}
+
+static inline void rp_list_unlink(struct rp_list *n)
+{
+	rp_list_remove(n);
 	rp_list_init(n);
 }
 

@@ -14,7 +14,7 @@
  * Vectors have one instruction that multiplies and adds pairs of words, for signed ones. So each
  * word is taken 0x8000 less, which flipping its top bit does, and that is put right at the end.
  */
-__attribute__((always_inline)) static inline uint16_t csum_finish(
+__attribute__((always_inline)) static inline uint64_t csum_finish(
 	__m128i sums, size_t words, const uint8_t *rest, size_t length)
 {
 	int64_t sum;
@@ -22,10 +22,10 @@ __attribute__((always_inline)) static inline uint16_t csum_finish(
 	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
 	sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1));
 	sum = _mm_cvtsi128_si32(sums) + 0x8000 * (int64_t)words;
-	return rp_csum_fold((uint64_t)sum + rp_csum_few(rest, length));
+	return rp_csum_add((uint64_t)sum, rp_csum_few(rest, length));
 }
 
-static uint16_t csum_by_16(const uint8_t *p, size_t length)
+static uint64_t csum_by_16(const uint8_t *p, size_t length)
 {
 	const __m128i flip = _mm_set1_epi16(INT16_MIN), one = _mm_set1_epi16(1);
 	size_t words = length / 16 * 8;
@@ -49,7 +49,7 @@ CSUM_AVX2 static inline __m256i csum_pairs(const uint8_t *p)
 	return _mm256_madd_epi16(v, _mm256_set1_epi16(1));
 }
 
-CSUM_AVX2 static uint16_t csum_by_32(const uint8_t *p, size_t length)
+CSUM_AVX2 static uint64_t csum_by_32(const uint8_t *p, size_t length)
 {
 	size_t words = length / 32 * 16;
 	__m256i a = _mm256_setzero_si256(), b = a;
@@ -65,12 +65,12 @@ CSUM_AVX2 static uint16_t csum_by_32(const uint8_t *p, size_t length)
 		words, p, length);
 }
 
-static uint16_t csum_pass(const uint8_t *p, size_t length)
+static uint64_t csum_pass(const uint8_t *p, size_t length)
 {
 	return __builtin_cpu_supports("avx2") ? csum_by_32(p, length) : csum_by_16(p, length);
 }
 #else
-static uint16_t csum_pass(const uint8_t *p, size_t length)
+static uint64_t csum_pass(const uint8_t *p, size_t length)
 {
 	return rp_csum_few(p, length);
 }
@@ -82,10 +82,10 @@ uint16_t rp_csum_bytes(const void *data, size_t length)
 	uint64_t sum = 0;
 
 	if (length < RP_CSUM_FEW)
-		return rp_csum_few(p, length);
+		return rp_csum_fold(rp_csum_few(p, length));
 	for (; length > CSUM_PASS_BYTES; p += CSUM_PASS_BYTES, length -= CSUM_PASS_BYTES)
-		sum += csum_pass(p, CSUM_PASS_BYTES);
-	return rp_csum_fold(sum + csum_pass(p, length));
+		sum = rp_csum_add(sum, csum_pass(p, CSUM_PASS_BYTES));
+	return rp_csum_fold(rp_csum_add(sum, csum_pass(p, length)));
 }
 
 uint16_t csum_scattered(const struct rte_mbuf *m, size_t offset, size_t length)

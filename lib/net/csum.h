@@ -51,6 +51,23 @@ static inline uint64_t rp_csum_header(const void *header, unsigned length)
 /** Sum of `length` bytes; an odd last byte counts as if a zero followed it. */
 uint16_t rp_csum_bytes(const void *data, size_t length);
 
+/* Adds 32 bytes. Compilers do not make a chain of carries of it. */
+static inline uint64_t csum_32(uint64_t sum, const uint8_t *p)
+{
+#ifdef __x86_64__
+	__asm__("addq (%1), %0\n\tadcq 8(%1), %0\n\tadcq 16(%1), %0\n\tadcq 24(%1), %0\n\tadcq $0, %0"
+		: "+r"(sum)
+		: "r"(p), "m"(*(const uint8_t(*)[32])p)
+		: "cc");
+	return sum;
+#else
+	uint64_t w[4];
+
+	memcpy(w, p, sizeof(w));
+	return rp_csum_add(rp_csum_add(rp_csum_add(rp_csum_add(sum, w[0]), w[1]), w[2]), w[3]);
+#endif
+}
+
 /* Fewer than 16 bytes, without a loop; not folded. */
 static inline uint64_t csum_tail(const uint8_t *p, size_t length)
 {
@@ -81,31 +98,27 @@ static inline uint64_t csum_tail(const uint8_t *p, size_t length)
 	return sum;
 }
 
-/** rp_csum_bytes() of a few: what vectors need before and behind would be most of the work. */
-static inline uint16_t rp_csum_few(const void *data, size_t length)
+/** rp_csum_bytes() of a few, not folded: what vectors need before and behind would be most of the
+ * work. */
+static inline uint64_t rp_csum_few(const void *data, size_t length)
 {
 	const uint8_t *p = data, *end = p + (length & ~(size_t)31);
-	uint64_t a = 0, b = 0, w[4];
+	uint64_t sum = 0, w[2];
 
-	for (; p < end; p += 32) {
-		memcpy(w, p, sizeof(w));
-		a = rp_csum_add(rp_csum_add(a, w[0]), w[2]);
-		b = rp_csum_add(rp_csum_add(b, w[1]), w[3]);
-	}
+	for (; p < end; p += 32)
+		sum = csum_32(sum, p);
 	if (length & 16) {
 		memcpy(w, p, 16);
-		a = rp_csum_add(a, w[0]);
-		b = rp_csum_add(b, w[1]);
+		sum = rp_csum_add(rp_csum_add(sum, w[0]), w[1]);
 		p += 16;
 	}
-	a = rp_csum_add(a, b);
-	return rp_csum_fold(length & 15 ? rp_csum_add(a, csum_tail(p, length & 15)) : a);
+	return length & 15 ? rp_csum_add(sum, csum_tail(p, length & 15)) : sum;
 }
 #define RP_CSUM_FEW 128u
 
 uint16_t csum_scattered(const struct rte_mbuf *m, size_t offset, size_t length);
-/** Sum of `length` bytes from `offset` of the chain (of as many as there are). */
-static inline uint16_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length)
+/** Sum of `length` bytes from `offset` of the chain (of as many as there are), not folded. */
+static inline uint64_t rp_csum_chain(const struct rte_mbuf *m, size_t offset, size_t length)
 {
 	const uint8_t *p = rte_pktmbuf_mtod_offset(m, const uint8_t *, offset);
 

@@ -157,7 +157,7 @@ bool icmp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_
 		goto out;
 	}
 	c->csum_sw_rx++;
-	if (rp_csum_chain(m, offset, length) != 0xffff) {
+	if (rp_csum_fold(rp_csum_chain(m, offset, length)) != 0xffff) {
 		c->drop_l4_csum++;
 		goto out;
 	}

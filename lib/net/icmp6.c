@@ -156,8 +156,10 @@ static bool icmp6_error(struct rp_net *net, const struct icmp6_in *in, struct rp
 static bool icmp6_sum_ok(struct rp_net *net, const struct icmp6_in *in)
 {
 	net->counters->csum_sw_rx++;
-	return rp_csum_fold(ip6_pseudo(&in->src, &in->dst, NET_PROTO_ICMP6, in->length) +
-			    rp_csum_chain(in->m, in->offset, in->length)) == 0xffff;
+	uint64_t sum = ip6_pseudo(&in->src, &in->dst, NET_PROTO_ICMP6, in->length);
+
+	return rp_csum_fold(rp_csum_add(sum, rp_csum_chain(in->m, in->offset, in->length))) ==
+	       0xffff;
 }
 
 bool icmp6_input(

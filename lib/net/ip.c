@@ -58,7 +58,7 @@ static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, uint64
 	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)
 		return false;
 	net->counters->csum_sw_rx++;
-	return rp_csum_fold(pseudo + rp_csum_chain(m, offset, length)) != 0xffff;
+	return rp_csum_fold(rp_csum_add(pseudo, rp_csum_chain(m, offset, length))) != 0xffff;
 }
 
 __attribute__((always_inline)) static inline bool ip_tcp(struct rp_net *net, struct rte_mbuf *m,

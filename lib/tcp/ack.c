@@ -32,6 +32,36 @@ static inline void ack_prefetch(const struct tcp_conn *c, const struct tseg *t)
 	}
 }
 
+/*
+ * The common segments at the head: sent once, nothing else known of them, none behind them
+ * reported. They were sent in this order, so that for RACK and for the round trip the last of them
+ * is what counts.
+ */
+static inline void ack_plain(
+	struct tcp_conn *c, uint32_t ack, struct tcp_ack_result *r, uint64_t now_ns)
+{
+	uint32_t una = c->snd_una, end = una;
+	uint64_t xmit_ns = 0;
+	struct tseg *t;
+
+	if (rp_seq_gt(c->rack_fack, una))
+		return;
+	while ((t = tcp_head(c)) && (t->flags & ~TSEG_SUM) == TSEG_SENT &&
+		rp_seq_leq(t->seq + t->length, ack)) {
+		ack_prefetch(c, t);
+		end = t->seq + t->length;
+		xmit_ns = t->xmit_ns;
+		tcp_sendq_acked(c, t);
+	}
+	if (end == una)
+		return;
+	c->pipe -= end - una;
+	r->delivered += end - una;
+	r->at_una = false;
+	tcp_rack_rtt(r, xmit_ns, now_ns - xmit_ns);
+	tcp_rack_newest(c, end, xmit_ns, now_ns - xmit_ns);
+}
+
 /* Takes what is acknowledged out of the queue. */
 static void ack_cumulative(
 	struct tcp_conn *c, uint32_t ack, struct tcp_ack_result *r, uint64_t now_ns)
@@ -43,6 +73,7 @@ static void ack_cumulative(
 	 * lies behind, and of what is reported out of order, it says nothing.
 	 */
 	r->at_una = true;
+	ack_plain(c, ack, r, now_ns);
 	while ((t = tcp_head(c)) && t->flags & TSEG_SENT && rp_seq_gt(ack, t->seq)) {
 		uint32_t span = tseg_span(t), n = RP_MIN(ack - t->seq, span);
 

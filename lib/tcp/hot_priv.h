@@ -17,6 +17,51 @@ static inline void tcp_chain_push(struct tcp_chain *chain, struct rte_mbuf *m)
 	chain->mbufs++;
 }
 
+/** Was `a` sent after `b`? By time, and what went in one turn by sequence (RFC 8985 6.2). */
+static inline bool tcp_rack_sent_after(uint64_t a_ns, uint32_t a_end, uint64_t b_ns, uint32_t b_end)
+{
+	return a_ns > b_ns || (a_ns == b_ns && rp_seq_gt(a_end, b_end));
+}
+
+/** The round trip of an ACK is that of what was sent last. */
+static inline void tcp_rack_rtt(struct tcp_ack_result *r, uint64_t xmit_ns, uint64_t rtt_ns)
+{
+	if (xmit_ns < r->rtt_xmit_ns)
+		return;
+	r->rtt_xmit_ns = xmit_ns;
+	r->rtt_ns = RP_MAX(rtt_ns, 1u);
+}
+
+/** A segment up to `end` was delivered: is it the newest one that was? */
+static inline void tcp_rack_newest(
+	struct tcp_conn *c, uint32_t end, uint64_t xmit_ns, uint64_t rtt_ns)
+{
+	c->rack_fack = rp_seq_max(c->rack_fack, end);
+	if (tcp_rack_sent_after(xmit_ns, end, c->rack_xmit_ns, c->rack_end)) {
+		c->rack_xmit_ns = xmit_ns;
+		c->rack_end = end;
+		c->rack_rtt_ns = rtt_ns;
+	}
+}
+
+/** Frees a segment of the slab that is on no list any more. */
+static inline void tcp_tseg_free(struct rp_tcp_stack *s, struct tseg *t)
+{
+	rp_mbuf_free(t->payload);
+	s->tseg_count--;
+	rp_list_push_front(&s->tseg_free, &t->link);
+}
+
+/** The head of the queue is acknowledged; it is in pipe, which the caller corrects. */
+static inline void tcp_sendq_acked(struct tcp_conn *c, struct tseg *t)
+{
+	if (c->sack_hint == t)
+		c->sack_hint = NULL;
+	rp_list_remove(&t->link);
+	rp_list_remove(&t->xmit);
+	tcp_tseg_free(tcp_stack_of(c), t);
+}
+
 /** The window of a segment whose ACK is acceptable (RFC 9293 3.10.7.4). */
 static inline void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
 {

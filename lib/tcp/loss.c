@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /*
  * What was lost, and what follows from it: RACK-TLP (RFC 8985) with SACK, three duplicate
@@ -30,11 +30,6 @@ void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
 		if (rp_seq_lt(tseg_of_xmit(at)->seq, t->seq))
 			break;
 	rp_list_push_front(at, &t->xmit);
-}
-
-static bool rack_sent_after(uint64_t a_ns, uint32_t a_end, uint64_t b_ns, uint32_t b_end)
-{
-	return a_ns > b_ns || (a_ns == b_ns && rp_seq_gt(a_end, b_end));
 }
 
 /*
@@ -99,22 +94,14 @@ void tcp_rack_delivered(
 	if (!(t->flags & TSEG_RTX) || rtt_of_syn(c, t, r)) {
 		if (rp_seq_lt(end, c->rack_fack))
 			reordering_seen(c, rtt_ns > c->rack_rtt_ns ? rtt_ns - c->rack_rtt_ns : 0);
-		if (t->xmit_ns >= r->rtt_xmit_ns) {
-			r->rtt_xmit_ns = t->xmit_ns;
-			r->rtt_ns = RP_MAX(rtt_ns, 1u);
-		}
+		tcp_rack_rtt(r, t->xmit_ns, rtt_ns);
 	} else if (rtt_ns < c->rtt_min_ns ||
 		   (r->at_una && tcp_echo_before(c, r, tcp_ts_now(t->xmit_ns) + c->ts_offset))) {
 		/* It answers an earlier transmission (RFC 8985 6.2 step 2). */
 		original_came(c, t, r, rtt_ns);
 		return;
 	}
-	c->rack_fack = rp_seq_max(c->rack_fack, end);
-	if (rack_sent_after(t->xmit_ns, end, c->rack_xmit_ns, c->rack_end)) {
-		c->rack_xmit_ns = t->xmit_ns;
-		c->rack_end = end;
-		c->rack_rtt_ns = rtt_ns;
-	}
+	tcp_rack_newest(c, end, t->xmit_ns, rtt_ns);
 }
 
 uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
@@ -138,23 +125,30 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 		window_ns, RP_MIN(seen_ns, RP_MAX(TCP_REO_SEEN_RTTS * c->srtt_ns, TCP_REO_CAP_NS)));
 }
 
+/* Nothing that is in flight was sent before what was delivered. */
+static inline bool rack_quiet(const struct tcp_conn *c)
+{
+	const struct tseg *oldest = tseg_of_xmit(c->xmit.next);
+
+	return rp_list_empty(&c->xmit) || !tcp_rack_sent_after(c->rack_xmit_ns, c->rack_end,
+						  oldest->xmit_ns, tseg_end(oldest));
+}
+
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 {
-	const struct tseg *oldest = rp_list_empty(&c->xmit) ? NULL : tseg_of_xmit(c->xmit.next);
 	struct rp_list *l, *next;
 	uint32_t lost = 0;
 	uint64_t reo_ns;
 
 	c->reo_ns = RP_NEVER;
-	if (!(c->flags & TCPF_SACK) || !oldest ||
-		!rack_sent_after(c->rack_xmit_ns, c->rack_end, oldest->xmit_ns, tseg_end(oldest)))
+	if (!(c->flags & TCPF_SACK) || rack_quiet(c))
 		return 0;
 	reo_ns = tcp_reo_window_ns(c);
 	rp_list_foreach_safe (l, next, &c->xmit) {
 		struct tseg *t = tseg_of_xmit(l);
 		uint64_t due_ns = t->xmit_ns + c->rack_rtt_ns + reo_ns;
 
-		if (!rack_sent_after(c->rack_xmit_ns, c->rack_end, t->xmit_ns, tseg_end(t)))
+		if (!tcp_rack_sent_after(c->rack_xmit_ns, c->rack_end, t->xmit_ns, tseg_end(t)))
 			break;
 		if (due_ns > now_ns) {
 			c->reo_ns = due_ns;
@@ -476,10 +470,12 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 		recovered = c->ca_state == TCP_CA_RECOVERY;
 		leave_recovery(c);
 	}
-	if (c->flags & TCPF_SACK)
-		r->lost += tcp_rack_detect(c, now_ns);
-	else
+	if (!(c->flags & TCPF_SACK))
 		reno_on_ack(c, r);
+	else if (rack_quiet(c))
+		c->reo_ns = RP_NEVER;
+	else
+		r->lost += tcp_rack_detect(c, now_ns);
 	if (c->lost_bytes > 0 && c->ca_state == TCP_CA_OPEN && tcp_synchronized(c))
 		enter_recovery(c, r->delivered, now_ns);
 	if (c->ca_state == TCP_CA_RECOVERY) {

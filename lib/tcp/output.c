@@ -176,7 +176,7 @@ static inline void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
 {
 	if (!rp_net_needs_sum(s->net) || t->flags & TSEG_SUM)
 		return;
-	t->sum = rp_csum_chain(t->payload, t->offset, t->length);
+	t->sum = rp_csum_fold(rp_csum_chain(t->payload, t->offset, t->length));
 	t->flags |= TSEG_SUM;
 }
 

@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /* Below this, a piece is copied into the room behind its predecessor. */
 #define SENDQ_COPY_MAX 512
 /* References to so many pieces cost what one more segment does. */
 #define SENDQ_WHOLE_MIN 5
 
-struct tseg *tseg_new(struct rp_tcp_stack *s)
+/* The caller puts it into a queue. */
+static inline struct tseg *tseg_new(struct rp_tcp_stack *s)
 {
-	struct rp_list *l = rp_list_pop_front(&s->tseg_free);
-	struct tseg *t;
+	struct rp_list *l = s->tseg_free.next;
+	struct tseg *t = tseg_of_link(l);
 
-	if (!l)
+	if (l == &s->tseg_free)
 		return NULL;
 	s->tseg_count++;
-	t = tseg_of_link(l);
+	rp_list_remove(l);
 	*t = (struct tseg){0};
-	rp_list_init(&t->link);
 	rp_list_init(&t->xmit);
 	return t;
 }
 
-void tseg_free(struct rp_tcp_stack *s, struct tseg *t)
+static void tseg_free(struct rp_tcp_stack *s, struct tseg *t)
 {
-	rp_mbuf_free(t->payload);
-	t->payload = NULL;
-	if (t->flags & TSEG_OWNED) {
-		t->flags = 0;
-		return;
-	}
-	s->tseg_count--;
-	rp_list_push_front(&s->tseg_free, &t->link);
+	if (t->flags & TSEG_OWNED)
+		t->flags = 0; /* of a SYN or a FIN: no payload */
+	else
+		tcp_tseg_free(s, t);
 }
 
 static bool tseg_partial(const struct tseg *t)

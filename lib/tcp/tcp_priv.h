@@ -479,8 +479,6 @@ uint16_t tcp_route_mss(const struct rp_tcp_stack *s, const struct flow_key *key,
 
 /* sendq.c */
 
-struct tseg *tseg_new(struct rp_tcp_stack *s);
-void tseg_free(struct rp_tcp_stack *s, struct tseg *t);
 /**
  * Takes on 0; -EAGAIN: no segments, -ENOBUFS: no mbufs. Fills the last unsent segment first. Mbufs
  * that stay in the queue never come from the header pool, which has to be there for sending them.
