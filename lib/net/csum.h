@@ -114,6 +114,20 @@ static inline uint64_t rp_csum_few(const void *data, size_t length)
 	}
 	return length & 15 ? rp_csum_add(sum, csum_tail(p, length & 15)) : sum;
 }
+/** Copies a few bytes and sums them, not folded. */
+static inline uint64_t rp_csum_copy(uint8_t *to, const uint8_t *p, size_t length)
+{
+	uint64_t sum = 0;
+
+	for (; length >= 32; length -= 32, p += 32, to += 32) {
+		sum = csum_32(sum, p);
+		memcpy(to, p, 32);
+	}
+	if (length == 0)
+		return sum;
+	memcpy(to, p, length);
+	return rp_csum_add(sum, rp_csum_few(p, length));
+}
 #define RP_CSUM_FEW 128u
 
 uint16_t csum_scattered(const struct rte_mbuf *m, size_t offset, size_t length);

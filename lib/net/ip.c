@@ -61,21 +61,20 @@ static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, uint64
 	return rp_csum_fold(rp_csum_add(pseudo, rp_csum_chain(m, offset, length))) != 0xffff;
 }
 
+/* `whole`: m is one mbuf. */
 __attribute__((always_inline)) static inline bool ip_tcp(struct rp_net *net, struct rte_mbuf *m,
-	uint16_t ihl, uint16_t length, uint64_t pseudo, struct rp_net_packet *out)
+	uint16_t ihl, uint16_t length, uint64_t pseudo, struct rp_net_packet *out, bool whole)
 {
 	uint16_t header;
 
 	if (length < TCP_HEADER_BYTES)
 		goto short_header;
-	m = net_pull(net, m, (uint32_t)ihl + TCP_HEADER_BYTES);
-	if (!m)
+	if (!whole && !(m = net_pull(net, m, (uint32_t)ihl + TCP_HEADER_BYTES)))
 		return false;
 	header = (uint16_t)((*rte_pktmbuf_mtod_offset(m, uint8_t *, ihl + 12) >> 4) * 4);
 	if (header < TCP_HEADER_BYTES || header > length)
 		goto short_header;
-	m = net_pull(net, m, (uint32_t)ihl + header);
-	if (!m)
+	if (!whole && !(m = net_pull(net, m, (uint32_t)ihl + header)))
 		return false;
 	if (ip_tcp_csum_bad(net, m, pseudo, ihl, length)) {
 		net->counters->drop_l4_csum++;
@@ -99,7 +98,7 @@ short_header:
 bool ip_tcp_input(struct rp_net *net, struct rte_mbuf *m, uint16_t offset, uint16_t length,
 	uint64_t pseudo, struct rp_net_packet *out)
 {
-	return ip_tcp(net, m, offset, length, pseudo, out);
+	return ip_tcp(net, m, offset, length, pseudo, out, false);
 }
 
 /* Hash of an address into net->sources. */
@@ -109,14 +108,14 @@ static uint32_t *ip_source_slot(struct rp_net *net, uint32_t src)
 }
 
 /*
- * The common packet: one mbuf, no options, no fragment, TCP to our first address, from one whose
- * packets were looked at before. Whatever differs takes the long way, which knows what to count.
+ * The common packet: no options, no fragment, TCP to our first address, from one whose packets were
+ * looked at before. Whatever differs takes the long way, which knows what to count.
  */
 static inline bool ip_plain(struct rp_net *net, const struct rte_mbuf *m, const struct net_ip4 *ip)
 {
 	uint32_t src = net_load32(ip->src), total = rte_be_to_cpu_16(ip->total_length);
 
-	return !m->next && ip->version_ihl == 0x45 && ip->protocol == NET_PROTO_TCP &&
+	return ip->version_ihl == 0x45 && ip->protocol == NET_PROTO_TCP &&
 	       !(ip->fragment & RTE_BE16(IP_MF_AND_OFFSET)) && total >= sizeof(*ip) &&
 	       total + NET_ETH_BYTES <= m->data_len && src != 0 &&
 	       *ip_source_slot(net, src) == src && net_load32(ip->dst) == net->addr &&
@@ -149,7 +148,7 @@ static uint64_t *ip_fault(struct rp_net *net, const struct rte_mbuf *m, const st
 
 /* The IP part of a TCP packet is right: its TCP part. m begins with the IP header. */
 __attribute__((always_inline)) static inline bool ip_to_tcp(struct rp_net *net, struct rte_mbuf *m,
-	const struct net_ip4 *ip, uint16_t ihl, int local, struct rp_net_packet *out)
+	const struct net_ip4 *ip, uint16_t ihl, int local, struct rp_net_packet *out, bool whole)
 {
 	uint16_t length = (uint16_t)(m->pkt_len - ihl);
 	uint32_t src = net_load32(ip->src);
@@ -159,7 +158,7 @@ __attribute__((always_inline)) static inline bool ip_to_tcp(struct rp_net *net, 
 	out->ecn = ip->tos & RP_NET_ECN_CE;
 	out->remote = net_ip_from32(src);
 	out->local = (uint32_t)local;
-	return ip_tcp(net, m, ihl, length, pseudo, out);
+	return ip_tcp(net, m, ihl, length, pseudo, out, whole);
 }
 
 static RP_APART bool ip_input_other(
@@ -193,26 +192,30 @@ static RP_APART bool ip_input_other(
 		return icmp_input(net, m, ihl, (uint16_t)(m->pkt_len - ihl), (uint32_t)local,
 			net_load32(ip->src), out, now_ns);
 	*ip_source_slot(net, net_load32(ip->src)) = net_load32(ip->src);
-	return ip_to_tcp(net, m, ip, ihl, local, out);
+	return ip_to_tcp(net, m, ip, ihl, local, out, false);
 }
 
-bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+bool ip_input_plain(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
-	const struct net_ip4 *ip;
+	const struct net_ip4 *ip =
+		rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
 
-	if (m->pkt_len < NET_ETH_BYTES + sizeof(*ip)) {
-		net->counters->drop_short++;
-		rte_pktmbuf_free(m);
-		return false;
-	}
-	m = net_pull(net, m, NET_ETH_BYTES + sizeof(*ip));
-	if (!m)
-		return false;
-	ip = rte_pktmbuf_mtod_offset(m, const struct net_ip4 *, NET_ETH_BYTES);
 	if (!ip_plain(net, m, ip))
 		return ip_input_other(net, m, out, now_ns);
 	m->data_off += NET_ETH_BYTES;
 	m->data_len = rte_be_to_cpu_16(ip->total_length); /* Ethernet pads short packets */
 	m->pkt_len = m->data_len;
-	return ip_to_tcp(net, m, ip, sizeof(*ip), 0, out);
+	return ip_to_tcp(net, m, ip, sizeof(*ip), 0, out, true);
+}
+
+bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	if (m->pkt_len < NET_ETH_BYTES + sizeof(struct net_ip4)) {
+		net->counters->drop_short++;
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	m = net_pull(net, m, NET_ETH_BYTES + sizeof(struct net_ip4));
+	return m && ip_input_other(net, m, out, now_ns);
 }

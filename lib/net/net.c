@@ -310,31 +310,41 @@ static RP_APART bool net_rx_other(
 	return false;
 }
 
-static bool net_rx_frame(
+/* A frame that is not one mbuf with both headers. */
+static RP_APART bool net_rx_parts(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
-	const struct net_eth *eth;
-
-	net->counters->rx_bytes += m->pkt_len;
 	if (m->pkt_len < NET_ETH_BYTES) {
 		net->counters->drop_short++;
 		rte_pktmbuf_free(m);
 		return false;
 	}
+	m = net_pull(net, m, NET_ETH_BYTES);
+	return m && net_rx_other(net, m, out, now_ns);
+}
+
+/* Untagged IPv4 for our hardware address. */
+static inline bool net_is_plain(const struct rp_net *net, const struct rte_mbuf *m)
+{
+	const struct net_eth *eth = rte_pktmbuf_mtod(m, const struct net_eth *);
+
+	return net->plain4 && eth->type == RTE_BE16(NET_ETHERTYPE_IP4) &&
+	       !(m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && !memcmp(eth->dst, net->iface.mac, 6);
+}
+
+static inline bool net_rx_frame(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
+{
+	net->counters->rx_bytes += m->pkt_len;
 	if (m->next || rte_mbuf_refcnt_read(m) != 1) {
 		m = net_unshare(net, m);
 		if (!m)
 			return false;
 	}
-	m = net_pull(net, m, NET_ETH_BYTES);
-	if (!m)
-		return false;
-	eth = rte_pktmbuf_mtod(m, const struct net_eth *);
-	if (eth->type == RTE_BE16(NET_ETHERTYPE_IP4) && net->plain4 &&
-		!(m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) &&
-		!memcmp(eth->dst, net->iface.mac, 6))
-		return ip_input(net, m, out, now_ns);
-	return net_rx_other(net, m, out, now_ns);
+	if (m->next || m->data_len < NET_ETH_BYTES + sizeof(struct net_ip4))
+		return net_rx_parts(net, m, out, now_ns);
+	return net_is_plain(net, m) ? ip_input_plain(net, m, out, now_ns)
+				    : net_rx_other(net, m, out, now_ns);
 }
 
 unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,

@@ -302,6 +302,9 @@ void arp_announce(struct rp_net *net, const union rp_ip *ip);
 
 /** Takes an IPv4 frame. True: *out is for the layer above. */
 bool ip_input(struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns);
+/** The same of one mbuf, nobody else's, that holds both headers. */
+bool ip_input_plain(
+	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns);
 /**
  * Writes a header without options, its checksum made unless the device does. Whole words are
  * stored, and the sum is made of values: reading back what was just written in other sizes would

@@ -85,6 +85,7 @@ struct tcp_conn *tcp_conn_new(struct rp_tcp_stack *s, const struct flow_key *key
 	c->rto_ns = TCP_RTO_INITIAL_NS;
 	c->rtt_min_ns = RP_NEVER;
 	c->reo_mult = 1;
+	c->window_plenty = INT32_MAX; /* tcp_window_init() follows */
 	c->ssthresh = TCP_SSTHRESH_INITIAL;
 	c->cc = &tcp_cc_reno; /* tcp_cc_select() follows */
 	c->timer_ns = c->ack_deadline_ns = c->life_ns = c->reo_ns = RP_NEVER;

@@ -77,17 +77,30 @@ static inline void tcp_update_send_window(struct tcp_conn *c, const struct tcp_s
 	c->snd_wl2 = in->ack;
 }
 
-/**
- * No window update is due, by the rule of tcp_window_update_due(): the peer has so much left that
- * what could be added is less than a quarter.
- */
+/** RFC 9293 3.8.6.2.2: what the right edge has to move by before it is moved at all. */
+static inline uint32_t tcp_window_step(const struct tcp_conn *c)
+{
+	return RP_MIN((uint32_t)c->mss, tcp_stack_of(c)->config.receive_buffer_bytes / 2);
+}
+
+/** No window update is due, by the rule of tcp_window_update_due(): most of it is left. */
 static inline bool tcp_window_plenty(const struct tcp_conn *c)
 {
-	uint32_t most = RP_MIN(
-		tcp_stack_of(c)->config.receive_buffer_bytes, (uint32_t)UINT16_MAX << c->rcv_shift);
-	uint32_t told = c->rcv_adv - c->rcv_nxt;
+	return (int32_t)(c->rcv_adv - c->rcv_nxt - c->window_plenty) >= 0;
+}
 
-	return told <= most && told > most - most / 4 && told >= 2u * c->mss;
+/** tcp_window_select_any() of an open connection; mostly all was consumed, and the edge stays. */
+static inline uint16_t tcp_window_select(struct tcp_conn *c)
+{
+	uint32_t told = c->rcv_adv - c->rcv_nxt, field;
+
+	if (c->unconsumed + c->rx.bytes > 0 || told > c->window_full ||
+		c->window_full - told >= tcp_window_step(c))
+		return tcp_window_select_any(c, false);
+	/* Rounded up: the buffer has room for that. */
+	field = (told + (1u << c->rcv_shift) - 1) >> c->rcv_shift;
+	c->rcv_adv = c->rcv_nxt + (field << c->rcv_shift);
+	return (uint16_t)field;
 }
 
 static inline bool tcp_sack_owed(const struct tcp_conn *c)
@@ -95,10 +108,12 @@ static inline bool tcp_sack_owed(const struct tcp_conn *c)
 	return (c->ooo_count > 0 || c->flags & TCPF_DSACK) && c->flags & TCPF_SACK;
 }
 
-static inline void tcp_opt_store32(uint8_t *p, uint32_t v)
+/** Stores a word in network order; returns what it adds to a checksum. */
+static inline uint64_t tcp_store32(uint8_t *p, uint32_t v)
 {
 	v = rte_cpu_to_be_32(v);
 	memcpy(p, &v, sizeof(v));
+	return v;
 }
 
 #define TCP_OPT_TS_HEAD 0x0101080a /* two NOPs, kind, length: what everybody sends */
@@ -125,20 +140,22 @@ static inline bool tcp_options_parse_plain(
 	return true;
 }
 
-/** The timestamps option; returns its length. */
-static inline unsigned tcp_options_build_ts(uint8_t *p, uint32_t value, uint32_t echo)
+/** The timestamps option, TCP_TS_BYTES; returns its raw sum. */
+static inline uint64_t tcp_options_put_ts(uint8_t *p, uint32_t value, uint32_t echo)
 {
-	tcp_opt_store32(p, TCP_OPT_TS_HEAD);
-	tcp_opt_store32(p + 4, value);
-	tcp_opt_store32(p + 8, echo);
-	return TCP_TS_BYTES;
+	return tcp_store32(p, TCP_OPT_TS_HEAD) + tcp_store32(p + 4, value) +
+	       tcp_store32(p + 8, echo);
 }
 
-/** The options of a segment that has no block to report, where that is known. */
+/**
+ * The options of a segment that has no block to report, where that is known. Returns their length,
+ * and adds to the raw sum.
+ */
 static inline unsigned tcp_options_build_plain(
-	const struct tcp_conn *c, uint8_t *p, uint64_t now_ns)
+	const struct tcp_conn *c, uint8_t *p, uint64_t *sum, uint64_t now_ns)
 {
 	if (!(c->flags & TCPF_TS))
 		return 0;
-	return tcp_options_build_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
+	*sum += tcp_options_put_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
+	return TCP_TS_BYTES;
 }

@@ -6,8 +6,7 @@
 static inline bool input_parse(
 	struct rp_tcp_stack *s, const struct rp_net_packet *p, struct tcp_segment_in *in)
 {
-	const struct tcp_header *h =
-		rte_pktmbuf_mtod_offset(p->m, const struct tcp_header *, p->l4_offset);
+	const struct tcp_header *h = tcp_header_of(p);
 	unsigned bytes = (h->offset >> 4) * 4u;
 
 	in->m = p->m;
@@ -442,37 +441,73 @@ static RP_APART void input_stranger(struct rp_tcp_stack *s, const struct flow_ke
 	}
 }
 
-void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, const struct flow_key *key,
-	const uint32_t *hash, uint64_t now_ns)
+/* Of a segment that has passed the parser. */
+static inline void input_known(struct tcp_conn *c, struct tcp_segment_in *in, uint64_t now_ns)
 {
-	struct tcp_conn *c = s->recent;
-	uint32_t h = 0, index = FLOW_NONE;
+	if (!input_fast(c, in, now_ns))
+		input_conn(c, in, now_ns);
+	tcp_mark_dirty(c);
+	if (in->m)
+		rte_pktmbuf_free(in->m);
+}
+
+__attribute__((always_inline)) static inline bool input_begin(
+	struct rp_tcp_stack *s, const struct rp_net_packet *p, struct tcp_segment_in *in)
+{
+	s->counters->rx_segments++;
+	if (input_parse(s, p, in))
+		return true;
+	s->counters->drop_malformed++;
+	rte_pktmbuf_free(p->m);
+	return false;
+}
+
+/* Not of the connection that the segment before was for. */
+static RP_APART void input_look_up(
+	struct rp_tcp_stack *s, struct rp_net_packet *p, const uint32_t *hash, uint64_t now_ns)
+{
+	struct flow_key key = tcp_key_of(p);
+	uint32_t h = hash ? *hash : flow_hash(&s->flows, &key);
+	uint32_t index = flow_find(&s->flows, &key, h);
 	struct tcp_segment_in in;
 
-	if (!c || !flow_key_equal(&c->key, key)) {
-		h = hash ? *hash : flow_hash(&s->flows, key);
-		index = flow_find(&s->flows, key, h);
-		if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, key))
-			return;
-		c = NULL;
-		if (index < s->config.connections_max)
-			c = s->recent = &s->conns[index];
-	}
-	s->counters->rx_segments++;
-	if (!input_parse(s, p, &in)) {
-		s->counters->drop_malformed++;
-		rte_pktmbuf_free(p->m);
+	if (index == FLOW_NONE && s->config.place && tcp_hand_over(s, p, &key))
+		return;
+	if (index < s->config.connections_max)
+		s->recent = &s->conns[index];
+	if (!input_begin(s, p, &in))
+		return;
+	if (index < s->config.connections_max) {
+		input_known(&s->conns[index], &in, now_ns);
 		return;
 	}
-	if (!c) {
-		input_stranger(s, key, h, index, &in, now_ns);
-	} else {
-		if (!input_fast(c, &in, now_ns))
-			input_conn(c, &in, now_ns);
-		tcp_mark_dirty(c);
-	}
+	input_stranger(s, &key, h, index, &in, now_ns);
 	if (in.m)
 		rte_pktmbuf_free(in.m);
+}
+
+static inline bool input_is_of(const struct tcp_conn *c, const struct rp_net_packet *p)
+{
+	const struct tcp_header *h = tcp_header_of(p);
+	const uint32_t ports = (uint32_t)c->key.local_port << 16 | c->key.remote_port;
+	uint32_t there;
+
+	/* Their source is our remote port: in the order of the header it comes first. */
+	memcpy(&there, &h->src_port, sizeof(there));
+	there = rte_be_to_cpu_32(there);
+	return (there >> 16 | there << 16) == ports && rp_ip_equal(&c->key.remote, &p->remote) &&
+	       c->key.local == p->local;
+}
+
+void tcp_input(
+	struct rp_tcp_stack *s, struct rp_net_packet *p, const uint32_t *hash, uint64_t now_ns)
+{
+	struct tcp_segment_in in;
+
+	if (!s->recent || !input_is_of(s->recent, p))
+		input_look_up(s, p, hash, now_ns);
+	else if (input_begin(s, p, &in))
+		input_known(s->recent, &in, now_ns);
 }
 
 void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns)

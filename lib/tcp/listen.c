@@ -125,6 +125,7 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 	tcp_ecn_on_syn(c, in);
 	c->mss = (uint16_t)(RP_MIN(mss, c->mss_max) - (c->flags & TCPF_TS ? TCP_TS_BYTES : 0));
 	c->mss_full = c->mss;
+	tcp_window_init(c);
 	tcp_pmtu_apply(c, now_ns);
 	c->rcv_mss = (uint16_t)RP_MIN(TCP_MSS_DEFAULT, c->mss);
 	c->irs = in->seq;

@@ -617,11 +617,9 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	}
 }
 
-void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns)
+void tcp_cwnd_restart(struct tcp_conn *c)
 {
-	/* RFC 5681 4.1: what was learned of the path has grown old. */
-	if (c->snd_una != c->snd_nxt || tcp_stack_of(c)->config.no_idle_restart ||
-		now_ns - c->sent_ns < RP_MAX(c->rto_ns, c->rto_min_ns))
+	if (tcp_stack_of(c)->config.no_idle_restart)
 		return;
 	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
 	c->cwnd = RP_MIN(c->cwnd, tcp_initial_window(c));

@@ -65,7 +65,8 @@ unsigned tcp_options_build(
 	const struct tcp_conn *c, uint8_t *p, unsigned sack_room, unsigned *sacks, uint64_t now_ns)
 {
 	struct tcp_range blocks[TCP_SACK_BLOCKS_MAX];
-	unsigned n = tcp_options_build_plain(c, p, now_ns), count = 0;
+	uint64_t sum = 0; /* the caller makes it of all */
+	unsigned n = tcp_options_build_plain(c, p, &sum, now_ns), count = 0;
 
 	if (tcp_sack_owed(c)) {
 		sack_room = RP_MIN(sack_room, TCP_OPTIONS_MAX - n);
@@ -78,8 +79,8 @@ unsigned tcp_options_build(
 		p[n + 2] = OPT_SACK;
 		p[n + 3] = (uint8_t)(2 + 8 * count);
 		for (unsigned i = 0; i < count; i++) {
-			tcp_opt_store32(p + n + 4 + 8 * i, blocks[i].start);
-			tcp_opt_store32(p + n + 8 + 8 * i, blocks[i].end);
+			tcp_store32(p + n + 4 + 8 * i, blocks[i].start);
+			tcp_store32(p + n + 8 + 8 * i, blocks[i].end);
 		}
 		n += 4 + 8 * count;
 	}
@@ -96,7 +97,8 @@ unsigned tcp_options_put_syn(const struct tcp_syn_offer *o, uint8_t *p)
 	p[2] = (uint8_t)(o->mss >> 8);
 	p[3] = (uint8_t)o->mss;
 	if (o->ts) {
-		n += tcp_options_build_ts(p + n, o->ts_value, o->ts_echo);
+		tcp_options_put_ts(p + n, o->ts_value, o->ts_echo);
+		n += TCP_TS_BYTES;
 		if (o->sack) {
 			/* In place of the two NOPs. */
 			p[4] = OPT_SACK_PERMITTED;

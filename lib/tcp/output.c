@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/hot_priv.h>
 
-/* Stores it in network order; returns what it adds to the checksum. */
-static inline uint64_t out_word(uint8_t *p, uint32_t value)
-{
-	value = rte_cpu_to_be_32(value);
-	memcpy(p, &value, sizeof(value));
-	return value;
-}
-
-/* The TCP header of a new packet; options lie behind it already. Returns the raw sum of both. */
+/* The TCP header of a new packet, in front of so many bytes of options. Returns its raw sum. */
 static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq,
 	uint32_t ack, uint8_t flags, uint16_t window, unsigned options)
 {
 	uint8_t *h = rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM);
-	uint64_t sum = rp_csum_header(h + TCP_HEADER_BYTES, options);
+	uint64_t sum = tcp_store32(h, (uint32_t)key->local_port << 16 | key->remote_port);
 
-	sum += out_word(h, (uint32_t)key->local_port << 16 | key->remote_port);
-	sum += out_word(h + 4, seq);
-	sum += out_word(h + 8, ack);
-	sum += out_word(
+	sum += tcp_store32(h + 4, seq);
+	sum += tcp_store32(h + 8, ack);
+	sum += tcp_store32(
 		h + 12, (TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window);
-	out_word(h + 16, 0); /* checksum, urgent pointer */
+	tcp_store32(h + 16, 0); /* checksum, urgent pointer */
 	return sum;
 }
 
@@ -145,7 +136,8 @@ bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t 
 	options = tcp_options_build(c, out_options(m), TCP_OPTIONS_MAX, &sacks, now_ns);
 	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
-	sum = out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
+	sum = rp_csum_header(out_options(m), options);
+	sum += out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c), options);
 	out_acked(c, sacks);
 	if (flags & TCP_RST)
 		s->counters->rst_sent++;
@@ -174,7 +166,7 @@ void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
 
 static inline void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
 {
-	if (!rp_net_needs_sum(s->net) || t->flags & TSEG_SUM)
+	if (s->net_config.iface.tx_csum_tcp || t->flags & TSEG_SUM)
 		return;
 	t->sum = rp_csum_fold(rp_csum_chain(t->payload, t->offset, t->length));
 	t->flags |= TSEG_SUM;
@@ -193,13 +185,12 @@ static inline struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	struct rte_mbuf *p = t->payload;
 	uint16_t headers, more;
 
-	if (t->length <= TCP_COPY_MAX || t->flags & (TSEG_SENT | TSEG_SYN) || t->offset != 0)
+	if (t->length <= TCP_COPY_MAX || t->offset != 0)
 		return NULL;
 	headers = TCP_OUT_HEADERS + (c->flags & TCPF_TS ? TCP_TS_BYTES : 0);
 	more = rp_net_headroom_more(&s->net_config.iface, &c->key.remote);
 	if (p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
-		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more ||
-		tcp_sack_owed(c) || rp_net_tx_room(s->net, false) == 0)
+		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more)
 		return NULL;
 	out_sum(s, t);
 	p->data_off = (uint16_t)(p->data_off - headers);
@@ -216,18 +207,24 @@ static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
 
-	out_sum(s, t);
 	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
 		uint8_t *to = rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len);
 
-		if (t->offset + t->length <= p->data_len)
-			memcpy(to, rte_pktmbuf_mtod_offset(p, uint8_t *, t->offset), t->length);
-		else
+		if (t->offset + t->length <= p->data_len) {
+			uint64_t sum = rp_csum_copy(
+				to, rte_pktmbuf_mtod_offset(p, uint8_t *, t->offset), t->length);
+
+			t->sum = rp_csum_fold(sum);
+			t->flags |= TSEG_SUM;
+		} else {
+			out_sum(s, t);
 			rp_mbuf_copy_out(p, t->offset, to, t->length);
+		}
 		m->data_len = (uint16_t)(m->data_len + t->length);
 		m->pkt_len = m->data_len;
 		return true;
 	}
+	out_sum(s, t);
 	if (t->offset == 0 && t->length == p->pkt_len) {
 		tcp_mbuf_ref(p);
 	} else {
@@ -255,12 +252,47 @@ static uint8_t out_flags(const struct tcp_conn *c, const struct tseg *t)
 	return flags;
 }
 
-/* What the queue and the sums have to say of a transmission. */
-static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
+/* What is sent for the first time moves on what is. */
+static inline void out_account_new(
+	struct tcp_conn *c, struct tseg *t, uint32_t span, uint64_t now_ns)
+{
+	t->flags |= TSEG_SENT;
+	c->snd_nxt = t->seq + span;
+	c->pipe += span;
+	c->next_unsent = t->link.next == &c->segs ? NULL : tseg_of_link(t->link.next);
+	c->tlp_start_ns = now_ns;
+	c->stat_sent += t->length;
+	tcp_stack_of(c)->counters->tx_bytes += t->length;
+}
+
+static RP_APART void out_account_again(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 {
 	struct rp_tcp_counters *n = tcp_stack_of(c)->counters;
 	uint32_t span = tseg_span(t);
 
+	if (t->flags & TSEG_LOST) {
+		/* The first one waits for its acknowledgement anew. */
+		if (t->seq == c->snd_una)
+			c->rto_start_ns = now_ns;
+		t->flags &= ~TSEG_LOST;
+		c->lost_bytes -= span;
+		c->pipe += span;
+	}
+	rp_list_unlink(&t->xmit);
+	t->flags |= TSEG_RTX;
+	t->retransmits = (uint8_t)RP_MIN(t->retransmits + 1, UINT8_MAX);
+	if (c->flags & TCPF_UNDO)
+		tcp_undo_retransmitted(c, t, now_ns);
+	if (t->retransmits == 1)
+		tcp_watch(c, t, now_ns);
+	c->stat_rtx++;
+	n->rtx_segments++;
+	n->rtx_bytes += t->length;
+}
+
+/* What the queue and the sums have to say of a transmission. */
+static inline void out_account(struct tcp_conn *c, struct tseg *t, uint32_t span, uint64_t now_ns)
+{
 	if (c->snd_una == c->snd_nxt) {
 		c->rto_start_ns = now_ns;
 		c->backoff = c->timer == TCP_TIMER_PERSIST ? 0 : c->backoff;
@@ -268,34 +300,10 @@ static void out_account(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	}
 	if (c->ca_state == TCP_CA_RECOVERY)
 		c->prr_out += span;
-	if (!(t->flags & TSEG_SENT)) {
-		t->flags |= TSEG_SENT;
-		c->snd_nxt = t->seq + span;
-		c->pipe += span;
-		c->next_unsent = t->link.next == &c->segs ? NULL : tseg_of_link(t->link.next);
-		c->tlp_start_ns = now_ns;
-		c->stat_sent += t->length;
-		n->tx_bytes += t->length;
-	} else {
-		if (t->flags & TSEG_LOST) {
-			/* The first one waits for its acknowledgement anew. */
-			if (t->seq == c->snd_una)
-				c->rto_start_ns = now_ns;
-			t->flags &= ~TSEG_LOST;
-			c->lost_bytes -= span;
-			c->pipe += span;
-		}
-		rp_list_unlink(&t->xmit);
-		t->flags |= TSEG_RTX;
-		t->retransmits = (uint8_t)RP_MIN(t->retransmits + 1, UINT8_MAX);
-		if (c->flags & TCPF_UNDO)
-			tcp_undo_retransmitted(c, t, now_ns);
-		if (t->retransmits == 1)
-			tcp_watch(c, t, now_ns);
-		c->stat_rtx++;
-		n->rtx_segments++;
-		n->rtx_bytes += t->length;
-	}
+	if (!(t->flags & TSEG_SENT))
+		out_account_new(c, t, span, now_ns);
+	else
+		out_account_again(c, t, now_ns);
 	rp_list_push_back(&c->xmit, &t->xmit);
 	t->xmit_ns = c->sent_ns = now_ns;
 }
@@ -305,43 +313,84 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	unsigned options, sacks = 0;
 	struct rte_mbuf *m;
-	bool syn = t->flags & TSEG_SYN, in_place;
+	bool syn = t->flags & TSEG_SYN;
 	uint8_t flags, ecn = RP_NET_ECN_NONE;
-	uint64_t sum;
+	uint64_t sum = 0;
 
 	if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
 		return false;
-	m = out_in_place(c, t);
-	in_place = m != NULL;
-	if (!in_place)
-		m = t->length > 0 ? out_alloc(s) : out_alloc_control(s);
+	m = t->length > 0 ? out_alloc(s) : out_alloc_control(s);
 	if (!m)
 		return false;
 	if (syn)
 		options = tcp_options_build_syn(c, out_options(m), now_ns);
-	else if (tcp_sack_owed(c))
+	else
 		options = tcp_options_build(c, out_options(m),
 			RP_MIN((unsigned)(c->mss - t->length), TCP_OPTIONS_MAX), &sacks, now_ns);
-	else
-		options = tcp_options_build_plain(c, out_options(m), now_ns);
-	if (!in_place) {
-		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
-		m->pkt_len = m->data_len;
-	}
-	if (!in_place && t->length > 0 && !out_payload(c, t, m)) {
-		rte_pktmbuf_free(m);
-		return false;
+	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
+	m->pkt_len = m->data_len;
+	if (t->length > 0) {
+		if (!out_payload(c, t, m)) {
+			rte_pktmbuf_free(m);
+			return false;
+		}
+		sum = t->sum;
 	}
 	flags = out_flags(c, t);
 	if (c->ecn)
 		ecn = tcp_ecn_output(c, t, &flags);
-	sum = out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, flags,
-		tcp_window_select(c, syn), options);
-	sum += t->length > 0 ? t->sum : 0;
-	out_account(c, t, now_ns);
+	sum += rp_csum_header(out_options(m), options);
+	sum += out_header(m, &c->key, t->seq, c->state == TCPS_SYN_SENT ? 0 : c->rcv_nxt, flags,
+		tcp_window_select_any(c, syn), options);
+	out_account(c, t, tseg_span(t), now_ns);
 	out_acked(c, sacks);
 	out_segment(s, c->neigh, &c->key, m, options, sum, ecn, now_ns);
 	return true;
+}
+
+/*
+ * The common segment, by a shorter way to the same packet: data that goes for the first time, no
+ * longer than the MSS, without flags of its own, while no block is to be reported, and there is
+ * room in the transmit queue.
+ */
+static bool out_plain(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *m = out_in_place(c, t);
+	uint8_t flags = TCP_ACK, ecn = RP_NET_ECN_NONE;
+	uint64_t sum = 0;
+	unsigned options;
+
+	if (m) {
+		options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
+	} else {
+		m = out_header_mbuf(s);
+		if (!m)
+			return out_starved(s) != NULL;
+		options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
+		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
+		m->pkt_len = m->data_len;
+		if (!out_payload(c, t, m)) {
+			rte_pktmbuf_free(m);
+			return false;
+		}
+	}
+	if (t->link.next == &c->segs || c->burst_ends)
+		flags |= TCP_PSH;
+	if (c->ecn)
+		ecn = tcp_ecn_output(c, t, &flags);
+	sum += t->sum;
+	sum += out_header(m, &c->key, t->seq, c->rcv_nxt, flags, tcp_window_select(c), options);
+	out_account(c, t, t->length, now_ns);
+	out_acked(c, 0);
+	out_segment(s, c->neigh, &c->key, m, options, sum, ecn, now_ns);
+	return true;
+}
+
+static inline bool out_is_plain(const struct tcp_conn *c, const struct tseg *t)
+{
+	return !(t->flags & ~TSEG_SUM) && !tcp_sack_owed(c) &&
+	       rp_net_tx_room(tcp_stack_of(c)->net, false) > 0;
 }
 
 void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t now_ns)
@@ -362,11 +411,13 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 			memcpy(out_options(m), r->options, r->options_length);
 			options = r->options_length;
 		} else if (r->ts) {
-			options = tcp_options_build_ts(out_options(m), r->ts_value, r->ts_echo);
+			tcp_options_put_ts(out_options(m), r->ts_value, r->ts_echo);
+			options = TCP_TS_BYTES;
 		}
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
-		sum = out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
+		sum = rp_csum_header(out_options(m), options);
+		sum += out_header(m, r->key, r->seq, r->ack, r->flags, r->window, options);
 		out_segment(s, neigh, r->key, m, options, sum, RP_NET_ECN_NONE, now_ns);
 	}
 	rp_neigh_unref(s->net, neigh, &nobody);
@@ -506,6 +557,7 @@ static bool out_super(
 	struct tseg *last = t, *next = t;
 	uint8_t flags, ecn = RP_NET_ECN_NONE;
 	uint32_t seq = t->seq;
+	uint64_t sum = 0; /* the port makes them */
 	unsigned options;
 
 	if (!m)
@@ -515,7 +567,7 @@ static bool out_super(
 		last = tseg_of_link(last->link.next);
 	}
 	c->burst_ends = out_burst_ends(c, last, flight);
-	options = tcp_options_build_plain(c, out_options(m), now_ns);
+	options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
 	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
 	if (!out_super_payload(c, t, n, m)) {
@@ -525,11 +577,11 @@ static bool out_super(
 	flags = out_flags(c, last);
 	if (c->ecn)
 		ecn = tcp_ecn_output(c, t, &flags);
-	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c, false), options);
+	out_header(m, &c->key, seq, c->rcv_nxt, flags, tcp_window_select(c), options);
 	for (unsigned i = 0; i < n; i++) {
 		t = next;
 		next = i + 1 < n ? tseg_of_link(t->link.next) : NULL;
-		out_account(c, t, now_ns);
+		out_account(c, t, t->length, now_ns);
 	}
 	out_acked(c, 0);
 	m->tso_segsz = c->mss;
@@ -555,8 +607,9 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 	unsigned super;
 	struct tseg *t;
 
-	if (c->next_unsent)
-		tcp_cwnd_after_idle(c, now_ns);
+	if (c->next_unsent && c->snd_una == c->snd_nxt &&
+		now_ns - c->sent_ns >= RP_MAX(c->rto_ns, c->rto_min_ns))
+		tcp_cwnd_restart(c);
 	while ((t = c->next_unsent)) {
 		uint32_t flight = tcp_flight(c), span;
 		bool sent;
@@ -578,7 +631,8 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 			span = c->snd_nxt - t->seq;
 		} else {
 			c->burst_ends = quantum < TCP_QUANTUM_BYTES && out_burst_ends(c, t, flight);
-			sent = tcp_xmit(c, t, now_ns);
+			sent = out_is_plain(c, t) ? out_plain(c, t, now_ns)
+						  : tcp_xmit(c, t, now_ns);
 		}
 		c->burst_ends = false;
 		if (!sent)

@@ -185,19 +185,6 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 	free(s);
 }
 
-static inline struct flow_key stack_key(const struct rp_net_packet *p)
-{
-	const struct tcp_header *h =
-		rte_pktmbuf_mtod_offset(p->m, const struct tcp_header *, p->l4_offset);
-
-	return (struct flow_key){
-		.remote = p->remote,
-		.local_port = rte_be_to_cpu_16(h->dst_port),
-		.remote_port = rte_be_to_cpu_16(h->src_port),
-		.local = p->local,
-	};
-}
-
 /* What each of them sent first and an ACK may free: its record, then its buffer. */
 static void stack_fetch_acked(const struct tcp_conn **conns, unsigned n)
 {
@@ -234,7 +221,7 @@ static void stack_input_many(
 		hashes[i] = 0;
 		if (packets[i].kind != RP_NET_TCP)
 			continue;
-		key = stack_key(&packets[i]);
+		key = tcp_key_of(&packets[i]);
 		hashes[i] = flow_hash(&s->flows, &key);
 		flow_prefetch(&s->flows, hashes[i]);
 	}
@@ -247,13 +234,10 @@ static void stack_input_many(
 	}
 	stack_fetch_acked(conns, k);
 	for (unsigned i = 0; i < k; i++) {
-		if (packets[i].kind == RP_NET_TCP) {
-			struct flow_key key = stack_key(&packets[i]);
-
-			tcp_input(s, &packets[i], &key, &hashes[i], now_ns);
-		} else {
+		if (packets[i].kind == RP_NET_TCP)
+			tcp_input(s, &packets[i], &hashes[i], now_ns);
+		else
 			tcp_icmp(s, &packets[i], now_ns);
-		}
 	}
 }
 
@@ -266,13 +250,10 @@ static void stack_input(
 		return;
 	}
 	for (unsigned i = 0; i < k; i++) {
-		if (packets[i].kind == RP_NET_TCP) {
-			struct flow_key key = stack_key(&packets[i]);
-
-			tcp_input(s, &packets[i], &key, NULL, now_ns);
-		} else {
+		if (packets[i].kind == RP_NET_TCP)
+			tcp_input(s, &packets[i], NULL, now_ns);
+		else
 			tcp_icmp(s, &packets[i], now_ns);
-		}
 	}
 }
 
@@ -347,27 +328,17 @@ static bool is_writable(const struct tcp_conn *c)
 	       !(c->flags & (TCPF_FIN_QUEUED | TCPF_EV_CLOSE)) && tcp_send_fits(c, c->want_bytes);
 }
 
-static bool serve_writable(struct tcp_conn *c, uint64_t now_ns)
+static void serve_writable(struct tcp_conn *c, uint64_t now_ns)
 {
 	if (!is_writable(c))
-		return true;
+		return;
 	c->flags &= ~TCPF_WANT_WRITE;
 	if (c->events->on_writable)
 		c->events->on_writable(c->events_ctx, &c->base, now_ns);
-	return !(c->flags & TCPF_DEAD);
 }
 
-static bool serve_data(struct tcp_conn *c, uint64_t now_ns)
-{
-	uint32_t bytes = c->rx.bytes;
-
-	c->unconsumed += bytes;
-	c->events->on_data(c->events_ctx, &c->base, tcp_chain_take(&c->rx), now_ns);
-	return !(c->flags & TCPF_DEAD);
-}
-
-/* One turn of a connection: its events, in their order, then its output. */
-static void serve(struct tcp_conn *c, uint64_t now_ns)
+/* False: the connection is gone. */
+static RP_APART bool serve_before(struct tcp_conn *c, uint64_t now_ns)
 {
 	if (c->flags & TCPF_NEIGH_FAILED) {
 		c->flags &= ~TCPF_NEIGH_FAILED;
@@ -375,37 +346,51 @@ static void serve(struct tcp_conn *c, uint64_t now_ns)
 			tcp_conn_close(c, RP_CLOSE_UNREACHABLE);
 	}
 	if (c->flags & TCPF_EV_ACCEPT && !serve_accept(c, now_ns))
-		return;
+		return false;
 	if (c->flags & TCPF_EV_OPEN) {
 		c->flags &= ~TCPF_EV_OPEN;
 		c->events->on_open(c->events_ctx, &c->base, now_ns);
-		if (c->flags & TCPF_DEAD)
-			return;
 	}
-	if (c->rx.bytes > 0 && c->events && !serve_data(c, now_ns))
-		return;
-	if (c->flags & TCPF_EV_FIN) {
+	return !(c->flags & TCPF_DEAD);
+}
+
+/* False: the connection is gone. */
+static RP_APART bool serve_behind(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (c->flags & TCPF_EV_FIN && !(c->flags & TCPF_DEAD)) {
 		c->flags &= ~TCPF_EV_FIN;
 		if (c->events->on_peer_fin)
 			c->events->on_peer_fin(c->events_ctx, &c->base, now_ns);
-		if (c->flags & TCPF_DEAD)
-			return;
 	}
-	if (!serve_writable(c, now_ns))
-		return;
+	if (c->flags & TCPF_DEAD)
+		return false;
+	serve_writable(c, now_ns);
+	if (c->flags & TCPF_DEAD)
+		return false;
 	if (c->flags & TCPF_EV_CLOSE) {
-		const struct rp_conn_events *events = c->events;
-		void *ctx = c->events_ctx;
-
-		events->on_close(ctx, &c->base, c->close_reason, now_ns);
+		c->events->on_close(c->events_ctx, &c->base, c->close_reason, now_ns);
 		tcp_conn_kill(c);
-		return;
+		return false;
 	}
+	return true;
+}
+
+/* One turn of a connection: its events, in their order, then its output. */
+static inline void serve(struct tcp_conn *c, uint64_t now_ns)
+{
+	if (c->flags & TCPF_TURN_BEFORE && !serve_before(c, now_ns))
+		return;
+	if (c->rx.bytes > 0 && c->events) {
+		c->unconsumed += c->rx.bytes;
+		c->events->on_data(c->events_ctx, &c->base, tcp_chain_take(&c->rx), now_ns);
+	}
+	if (c->flags & TCPF_TURN_BEHIND && !serve_behind(c, now_ns))
+		return;
 	/* What its own events asked for goes out now: one output is enough. */
 	if (!(c->flags & (TCPF_BLOCKED | TCPF_EV_FIN | TCPF_NEIGH_FAILED)))
 		rp_list_unlink(&c->dirty);
 	tcp_output(c, now_ns);
-	if (is_writable(c))
+	if (c->flags & TCPF_WANT_WRITE && is_writable(c))
 		tcp_mark_dirty(c); /* it made room */
 }
 

@@ -82,6 +82,10 @@ enum {
 	TCPF_NEIGH_FAILED = 1 << 29,
 };
 
+/** What a turn of a connection seldom has to do before and behind handing up data. */
+#define TCPF_TURN_BEFORE (TCPF_NEIGH_FAILED | TCPF_EV_ACCEPT | TCPF_EV_OPEN)
+#define TCPF_TURN_BEHIND (TCPF_EV_FIN | TCPF_EV_CLOSE | TCPF_WANT_WRITE | TCPF_DEAD)
+
 struct tcp_conn;
 
 /* Bits of tcp_conn.ecn. ACCEPT, ASK and ASKED are of the handshake. */
@@ -136,6 +140,8 @@ struct tcp_conn {
 	/* Receiving. */
 	uint32_t rcv_nxt, rcv_adv; /* rcv_adv: right edge as told to the peer; never moves left */
 	uint32_t last_ack_sent;
+	uint32_t window_full;	/* what an empty buffer lets us tell */
+	uint32_t window_plenty; /* while so much is left, the peer needs no news of the window */
 	uint32_t ts_recent, ts_offset;
 	uint32_t unconsumed; /* bytes handed up and not given back */
 	uint32_t ooo_count;
@@ -528,7 +534,9 @@ void tcp_send_reply(struct rp_tcp_stack *s, const struct tcp_reply *r, uint64_t 
 /* window.c */
 
 /** The window field of the next segment; moves rcv_adv. */
-uint16_t tcp_window_select(struct tcp_conn *c, bool syn);
+uint16_t tcp_window_select_any(struct tcp_conn *c, bool syn);
+/** Sets what follows from the window scale and the MSS, once these are known. */
+void tcp_window_init(struct tcp_conn *c);
 /** Has the window opened so far that the peer must be told now? */
 bool tcp_window_update_due(const struct tcp_conn *c);
 
@@ -547,9 +555,26 @@ void tcp_pmtu_suspect(struct tcp_conn *c, uint64_t now_ns);
 
 /* input.c */
 
-/** `hash` is the key's where it is known already, else NULL. */
-void tcp_input(struct rp_tcp_stack *s, struct rp_net_packet *p, const struct flow_key *key,
-	const uint32_t *hash, uint64_t now_ns);
+static inline const struct tcp_header *tcp_header_of(const struct rp_net_packet *p)
+{
+	return rte_pktmbuf_mtod_offset(p->m, const struct tcp_header *, p->l4_offset);
+}
+
+static inline struct flow_key tcp_key_of(const struct rp_net_packet *p)
+{
+	const struct tcp_header *h = tcp_header_of(p);
+
+	return (struct flow_key){
+		.remote = p->remote,
+		.local_port = rte_be_to_cpu_16(h->dst_port),
+		.remote_port = rte_be_to_cpu_16(h->src_port),
+		.local = p->local,
+	};
+}
+
+/** `hash` is that of the packet's key where it is known already, else NULL. */
+void tcp_input(
+	struct rp_tcp_stack *s, struct rp_net_packet *p, const uint32_t *hash, uint64_t now_ns);
 void tcp_icmp(struct rp_tcp_stack *s, const struct rp_net_packet *p, uint64_t now_ns);
 
 /* ack.c */
@@ -595,7 +620,8 @@ static inline uint32_t tcp_flight(const struct tcp_conn *c)
 {
 	return c->pipe > c->dup_bytes ? c->pipe - c->dup_bytes : 0;
 }
-void tcp_cwnd_after_idle(struct tcp_conn *c, uint64_t now_ns);
+/** What was learned of the path has grown old (RFC 5681 4.1). */
+void tcp_cwnd_restart(struct tcp_conn *c);
 
 /* cc.c */
 

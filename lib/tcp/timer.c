@@ -19,7 +19,7 @@ const char *tcp_timer_name(unsigned timer)
 	return names[timer];
 }
 
-uint64_t tcp_rto_now(const struct tcp_conn *c)
+static inline uint64_t timer_rto(const struct tcp_conn *c)
 {
 	uint64_t max_ns = tcp_stack_of(c)->config.rto_max_ns;
 	/*
@@ -28,17 +28,28 @@ uint64_t tcp_rto_now(const struct tcp_conn *c)
 	 */
 	uint64_t rto_ns = RP_MAX(c->rto_ns, c->srtt_ns + RP_MAX(c->rto_min_ns, RP_WHEEL_TICK_NS));
 
-	return RP_MIN(rto_ns << RP_MIN(c->backoff, 20), RP_MAX(max_ns, rto_ns));
+	if (c->backoff > 0)
+		rto_ns = RP_MIN(rto_ns << RP_MIN(c->backoff, 20), RP_MAX(max_ns, rto_ns));
+	return rto_ns;
+}
+
+uint64_t tcp_rto_now(const struct tcp_conn *c)
+{
+	return timer_rto(c);
+}
+
+/* Nothing is known to be missing, and no probe is out. */
+static inline bool timer_calm(const struct tcp_conn *c)
+{
+	return !(c->flags & TCPF_TLP_OUT) && c->ca_state == TCP_CA_OPEN && c->sacked_count == 0;
 }
 
 /* RFC 8985 7.2: where a probe would help, and when. */
-static uint64_t timer_tlp_ns(const struct tcp_conn *c)
+static inline uint64_t timer_tlp_ns(const struct tcp_conn *c)
 {
 	uint64_t pto_ns;
 
-	if (!(c->flags & TCPF_SACK) || c->flags & TCPF_TLP_OUT || c->ca_state != TCP_CA_OPEN ||
-		c->sacked_count > 0 || c->srtt_ns == 0 || !tcp_synchronized(c) ||
-		tcp_stack_of(c)->config.no_tail_probes)
+	if (c->srtt_ns == 0 || !tcp_synchronized(c) || tcp_stack_of(c)->config.no_tail_probes)
 		return RP_NEVER;
 	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS);
 	/* Less than two full segments may be acknowledged late (RFC 5681 4.2). */
@@ -52,15 +63,13 @@ static uint64_t timer_tlp_ns(const struct tcp_conn *c)
  * with nothing sent after it, takes a timeout. Where that is long after a round trip, and the peer
  * is known to answer soon, it is asked as QUIC does (RFC 9002 6.2), with a doubled time each.
  */
-static uint64_t timer_probe_ns(const struct tcp_conn *c)
+static RP_APART uint64_t timer_probe_ns(const struct tcp_conn *c)
 {
 	uint64_t pto_ns;
 
-	if (!(c->flags & TCPF_SACK) || c->ca_state == TCP_CA_LOSS ||
-		(c->ca_state == TCP_CA_OPEN && c->sacked_count == 0 &&
-			!(c->flags & TCPF_TLP_OUT)) ||
-		c->pipe + c->lost_bytes == 0 || c->probes >= PROBES_MAX || c->srtt_ns == 0 ||
-		!tcp_synchronized(c) || !tcp_is_near(c) || tcp_stack_of(c)->config.no_tail_probes)
+	if (c->ca_state == TCP_CA_LOSS || c->pipe + c->lost_bytes == 0 || c->probes >= PROBES_MAX ||
+		c->srtt_ns == 0 || !tcp_synchronized(c) || !tcp_is_near(c) ||
+		tcp_stack_of(c)->config.no_tail_probes)
 		return RP_NEVER;
 	pto_ns = RP_MAX(2 * c->srtt_ns, TCP_PTO_MIN_NS) << c->probes;
 	return RP_MAX(c->tlp_start_ns, c->sent_ns) + pto_ns + tcp_reo_window_ns(c);
@@ -78,57 +87,75 @@ static uint64_t timer_stalled_since(const struct tcp_conn *c)
 	return c->progress_ns;
 }
 
-static void timer_set_xmit(struct tcp_conn *c, uint64_t now_ns)
+/* Nothing is out: either the window forbids it, or a buffer is missing. */
+static RP_APART void timer_set_unsent(struct tcp_conn *c, uint64_t now_ns)
 {
-	const struct tseg *head = tcp_head(c);
-	uint64_t tlp_ns;
-
-	if (!head) {
+	if (c->flags & TCPF_BLOCKED || !rp_list_empty(&c->dirty)) {
 		c->timer = TCP_TIMER_NONE;
 		c->timer_ns = RP_NEVER;
 		return;
 	}
-	if (!(head->flags & TSEG_SENT)) {
-		/* Nothing is out: either the window forbids it, or a buffer is missing. */
-		if (c->flags & TCPF_BLOCKED || !rp_list_empty(&c->dirty)) {
-			c->timer = TCP_TIMER_NONE;
-			c->timer_ns = RP_NEVER;
-			return;
-		}
-		if (c->timer != TCP_TIMER_PERSIST) {
-			c->timer = TCP_TIMER_PERSIST;
-			c->rto_start_ns = now_ns;
-			c->backoff = 0;
-		}
-		c->timer_ns = c->rto_start_ns + tcp_rto_now(c);
-	} else {
-		c->timer = TCP_TIMER_RTO;
-		c->timer_ns = c->rto_start_ns + tcp_rto_now(c);
-		tlp_ns = timer_tlp_ns(c);
-		/* Where a probe may be sent, it is sent in the place of the timeout. */
-		if (tlp_ns != RP_NEVER) {
-			c->timer = TCP_TIMER_TLP;
-			c->timer_ns = RP_MIN(tlp_ns, c->timer_ns);
-		}
-		tlp_ns = timer_probe_ns(c);
-		if (tlp_ns < c->timer_ns || (tlp_ns != RP_NEVER && c->probes == 0)) {
-			c->timer = TCP_TIMER_PROBE;
-			c->timer_ns = RP_MIN(tlp_ns, c->timer_ns);
-		}
-		/* What is late is found by then, and goes again; that begins the timeout anew. */
-		if (c->reo_ns != RP_NEVER) {
-			c->timer = TCP_TIMER_REORDER;
-			c->timer_ns = c->reo_ns;
-		}
+	if (c->timer != TCP_TIMER_PERSIST) {
+		c->timer = TCP_TIMER_PERSIST;
+		c->rto_start_ns = now_ns;
+		c->backoff = 0;
 	}
-	c->timer_ns = RP_MIN(c->timer_ns, timer_stalled_since(c) + c->user_timeout_ns);
+	c->timer_ns = RP_MIN(
+		c->rto_start_ns + tcp_rto_now(c), timer_stalled_since(c) + c->user_timeout_ns);
 }
 
-uint64_t tcp_deadline(const struct tcp_conn *c)
+static inline void timer_set_sent(struct tcp_conn *c)
+{
+	uint64_t timer_ns = c->rto_start_ns + timer_rto(c), probe_ns;
+	enum tcp_timer timer = TCP_TIMER_RTO;
+
+	if (c->flags & TCPF_SACK && timer_calm(c)) {
+		/* Where a probe may be sent, it is sent in the place of the timeout. */
+		probe_ns = timer_tlp_ns(c);
+		if (probe_ns != RP_NEVER) {
+			timer = TCP_TIMER_TLP;
+			timer_ns = RP_MIN(probe_ns, timer_ns);
+		}
+	} else if (c->flags & TCPF_SACK) {
+		probe_ns = timer_probe_ns(c);
+		if (probe_ns < timer_ns || (probe_ns != RP_NEVER && c->probes == 0)) {
+			timer = TCP_TIMER_PROBE;
+			timer_ns = RP_MIN(probe_ns, timer_ns);
+		}
+	}
+	/* What is late is found by then, and goes again; that begins the timeout anew. */
+	if (c->reo_ns != RP_NEVER) {
+		timer = TCP_TIMER_REORDER;
+		timer_ns = c->reo_ns;
+	}
+	c->timer = (uint8_t)timer;
+	c->timer_ns = RP_MIN(timer_ns, timer_stalled_since(c) + c->user_timeout_ns);
+}
+
+static inline void timer_set_xmit(struct tcp_conn *c, uint64_t now_ns)
+{
+	const struct tseg *head = tcp_head(c);
+
+	if (!head) {
+		c->timer = TCP_TIMER_NONE;
+		c->timer_ns = RP_NEVER;
+	} else if (head->flags & TSEG_SENT) {
+		timer_set_sent(c);
+	} else {
+		timer_set_unsent(c, now_ns);
+	}
+}
+
+static inline uint64_t timer_deadline(const struct tcp_conn *c)
 {
 	uint64_t d = RP_MIN(c->timer_ns, c->life_ns);
 
 	return c->flags & TCPF_ACK_DELAYED ? RP_MIN(d, c->ack_deadline_ns) : d;
+}
+
+uint64_t tcp_deadline(const struct tcp_conn *c)
+{
+	return timer_deadline(c);
 }
 
 void tcp_arm(struct tcp_conn *c, uint64_t now_ns)
@@ -137,7 +164,7 @@ void tcp_arm(struct tcp_conn *c, uint64_t now_ns)
 	uint64_t d;
 
 	timer_set_xmit(c, now_ns);
-	d = tcp_deadline(c);
+	d = timer_deadline(c);
 	/* Later than what is in the wheel: that fires in vain, and is put back then. */
 	if (rp_wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d)
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <tcp/tcp_priv.h>
+#include <tcp/hot_priv.h>
 
 /* Room of the receive buffer, counted from rcv_nxt. */
 static uint32_t window_free(const struct tcp_conn *c)
@@ -11,23 +11,34 @@ static uint32_t window_free(const struct tcp_conn *c)
 }
 
 /*
- * Where the edge may be moved to. A scaled window is told in units, and rounding it up with each
- * acknowledgement, so that it does not seem to move left, moves it right a little each time: a part
- * of the room is kept for that (RFC 7323 2.4 has the dilemma).
+ * Where the edge may be moved to, of so much room. A scaled window is told in units, and rounding
+ * it up with each acknowledgement, so that it does not seem to move left, moves it right a little
+ * each time: a part of the room is kept for that (RFC 7323 2.4 has the dilemma).
  */
-static uint32_t window_offer(const struct tcp_conn *c)
+static uint32_t window_offer_of(const struct tcp_conn *c, uint32_t room)
 {
-	uint32_t room = window_free(c);
-
 	if (c->rcv_shift > 0)
 		room -= room / 16;
 	return RP_MIN(room, (uint32_t)UINT16_MAX << c->rcv_shift);
 }
 
-/* RFC 9293 3.8.6.2.2: what the edge has to move by before it is moved at all. */
-static uint32_t window_step(const struct tcp_conn *c)
+static uint32_t window_offer(const struct tcp_conn *c)
 {
-	return RP_MIN((uint32_t)c->mss, tcp_stack_of(c)->config.receive_buffer_bytes / 2);
+	return window_offer_of(c, window_free(c));
+}
+
+static uint32_t window_most(const struct tcp_conn *c)
+{
+	return RP_MIN(
+		tcp_stack_of(c)->config.receive_buffer_bytes, (uint32_t)UINT16_MAX << c->rcv_shift);
+}
+
+void tcp_window_init(struct tcp_conn *c)
+{
+	uint32_t most = window_most(c);
+
+	c->window_full = window_offer_of(c, tcp_stack_of(c)->config.receive_buffer_bytes);
+	c->window_plenty = RP_MAX(most - most / 4 + 1, 2u * c->mss_full);
 }
 
 /* The edge stays; it is rounded up while the buffer has room for it. */
@@ -40,13 +51,13 @@ static inline uint32_t window_same(const struct tcp_conn *c, uint32_t told, uint
 	return RP_MIN(field, UINT16_MAX);
 }
 
-uint16_t tcp_window_select(struct tcp_conn *c, bool syn)
+uint16_t tcp_window_select_any(struct tcp_conn *c, bool syn)
 {
 	uint32_t offer = window_offer(c), shift = syn ? 0 : c->rcv_shift, told = 0, field = 0;
 
 	if (rp_seq_geq(c->rcv_adv, c->rcv_nxt))
 		told = c->rcv_adv - c->rcv_nxt;
-	if (offer >= told + window_step(c))
+	if (offer >= told + tcp_window_step(c))
 		field = RP_MIN(offer >> shift, UINT16_MAX);
 	if (field << shift > told) {
 		c->rcv_adv = c->rcv_nxt + (field << shift);
@@ -60,16 +71,14 @@ uint16_t tcp_window_select(struct tcp_conn *c, bool syn)
 bool tcp_window_update_due(const struct tcp_conn *c)
 {
 	uint32_t offer = window_offer(c), told = c->rcv_adv - c->rcv_nxt;
-	uint32_t most = RP_MIN(
-		tcp_stack_of(c)->config.receive_buffer_bytes, (uint32_t)UINT16_MAX << c->rcv_shift);
-	uint32_t gain;
+	uint32_t most = window_most(c), gain;
 
 	/* Before any data came, what the SYN offered will do. */
 	if (c->state < TCPS_ESTABLISHED || c->flags & TCPF_FIN_RCVD || c->rcv_nxt == c->irs + 1)
 		return false;
 	if (rp_seq_lt(c->rcv_adv, c->rcv_nxt))
 		told = 0;
-	if (offer < told + window_step(c))
+	if (offer < told + tcp_window_step(c))
 		return false;
 	gain = offer - told;
 	/*
