@@ -244,8 +244,6 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 	rp_list_unlink(&m->link);
 	rp_list_unlink(&m->timer);
 	c->outstanding--;
-	if (!m->accepted && !m->seen)
-		m->unseen++;
 	if (!m->accepted)
 		c->unaccepted--;
 	if (!m->took)
@@ -263,7 +261,6 @@ static void dispatch_bind_undo(struct rp_queues *qs, struct message *m, uint64_t
 {
 	dispatch_unbind(qs, m);
 	m->attempt--;
-	m->unseen--;
 	waiting_insert(qs, m);
 	policy_arm(qs, m, now_ns);
 }
@@ -272,6 +269,7 @@ void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct queue *q = m->q;
 
+	m->unseen += !m->accepted && !m->seen;
 	dispatch_unbind(qs, m);
 	if (q->own)
 		policy_place(qs, m, now_ns);
@@ -293,6 +291,7 @@ void dispatch_unsend(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 		/* What was lost or seen before may be with the client. */
 		if (m->took || m->accepted || m->lost || m->seen)
 			continue;
+		m->unseen++;
 		dispatch_unbind(qs, m);
 		dispatch_return(qs, m, now_ns);
 	}

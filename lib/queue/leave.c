@@ -20,12 +20,20 @@ void rp_queue_stop(struct rp_queues *qs, uint64_t now_ns)
 	qs->leave_cursor = 0;
 }
 
-/* Consumers of this node may claim again what they could not. */
-static void hosts_recheck(struct rp_queues *qs)
+/*
+ * Consumers of this node may claim again what they could not. One that was sent away and has not
+ * come back, here or elsewhere, is waited for no longer than any other: nobody else has what it
+ * holds.
+ */
+static void hosts_recheck(struct rp_queues *qs, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < qs->hosts.fresh; i++) {
 		struct host *h = (struct host *)(qs->hosts.base + (size_t)i * qs->hosts.item_size);
 
+		if (h->c && !h->open && rp_list_empty(&h->timer)) {
+			h->deadline_ns = now_ns + qs->config.resume_ns;
+			rp_list_push_back(&qs->resuming, &h->timer);
+		}
 		if (!h->c || !h->open)
 			continue;
 		h->c->q->recheck = true;
@@ -41,7 +49,7 @@ void rp_queue_drain(struct rp_queues *qs, bool on, uint64_t now_ns)
 	qs->leave_cursor = qs->leave_hosts = 0;
 	qs->leave_again_ns = now_ns + DRAIN_AGAIN_NS;
 	if (!on)
-		hosts_recheck(qs);
+		hosts_recheck(qs, now_ns);
 }
 
 bool rp_queue_is_moving(const struct rp_queues *qs)

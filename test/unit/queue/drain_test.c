@@ -139,9 +139,32 @@ static void test_both_drain(void **state)
 	cluster_free(c);
 }
 
+/* Drained no more: who was sent away and does not come back holds nothing for ever. */
+static void test_sent_away_for_good(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct client *mine = open_consumer(c, 0, Q, 7, 0, ""), *other;
+
+	settle(c);
+	assert_int_equal(put_status(c, 1, Q, 1), RP_Q_OK);
+	assert_int_equal(shown(mine, false), 1);
+	drain(c, 0);
+	assert_true(mine->ended);
+	other = open_consumer(c, 1, Q, 8, 0, "");
+	cluster_run(c, 3 * SEC);
+	assert_int_equal(shown(other, false), 0);
+	rp_queue_drain(c->nodes[0].qs, false, c->now_ns);
+	cluster_run(c, 900 * MS);
+	assert_int_equal(shown(other, false), 0);
+	cluster_run(c, 200 * MS);
+	assert_int_equal(shown(other, false), 1);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sent_away_for_good),
 		cmocka_unit_test(test_consumer_goes_on),
 		cmocka_unit_test(test_new_work),
 		cmocka_unit_test(test_nobody_takes),
