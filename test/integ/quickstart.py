@@ -20,6 +20,8 @@ script = source / "tools/quickstart"
 class Quickstart:
     def __init__(self, folder, port_a, port_b):
         self.here = pathlib.Path(folder) / "quickstart"
+        # meson sets it, and then all that tables reserve becomes real: over a gigabyte a shard.
+        os.environ.pop("MALLOC_PERTURB_", None)
         self.env = dict(os.environ, RP_STATE_DIR=str(folder), RP_PORT_A=str(port_a),
                         RP_PORT_B=str(port_b))
 
