@@ -65,6 +65,19 @@ struct rp_ctl_config {
 	uint64_t port_shards; /**< bit of each shard that polls a queue of some port */
 };
 
+/** Of links.tls, of each shard; NULL where TLS is off. */
+struct rp_ctl_link_tls {
+	struct rp_tls_config *client[RP_SHARDS_MAX], *server[RP_SHARDS_MAX];
+};
+/**
+ * What the peers' certificates hold now: one of each a shard, since one thread at a time uses a
+ * configuration. 0 or -errno with `error` filled and nothing to be freed.
+ */
+int rp_ctl_link_tls_load(const struct rp_conf *conf, uint32_t shards, struct rp_ctl_link_tls *tls,
+	char *error, size_t error_size);
+/** Gives back the references that are left in it. */
+void rp_ctl_link_tls_free(struct rp_ctl_link_tls *tls);
+
 /** NULL with `error` filled. */
 struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, size_t error_size);
 /** NULL is fine. */

@@ -110,6 +110,7 @@ struct ctl_wait {
 /** Certificates, keys and authorities, loaded. */
 struct ctl_tls {
 	struct rp_tls_config *server, *peer; /**< NULL: not wanted */
+	struct rp_ctl_link_tls links;	     /**< for the shards; empty once they have it */
 	uint64_t stamp;			     /**< of the files: it changes when one does */
 };
 
@@ -405,8 +406,12 @@ void ctl_tapped(void *ctx, unsigned shard, struct rte_mbuf *block);
 
 /* ctl_tls.c */
 int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size);
-/** What the files of `c` hold now. 0; -EINVAL with a text, -ENOMEM: nothing is to be freed. */
-int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size_t error_size);
+/**
+ * What the files of `c` hold now, those of links for so many shards. 0; -EINVAL with a text,
+ * -ENOMEM: nothing is to be freed.
+ */
+int ctl_tls_load(const struct rp_conf *c, uint32_t link_shards, struct ctl_tls *tls, char *error,
+	size_t error_size);
 void ctl_tls_free(struct ctl_tls *tls);
 /** take: new connections use it; those that are open keep what they have. */
 void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls);

@@ -107,7 +107,7 @@ static int read_all(struct rp_ctl *ctl, struct rp_conf *next, struct ctl_tls *tl
 		rp_conf_report_error(&r->report, "", "out of memory");
 	if (rc != 0)
 		return rc;
-	rc = ctl_tls_load(next, tls, error, sizeof(error));
+	rc = ctl_tls_load(next, ctl->config.self.shards, tls, error, sizeof(error));
 	if (rc != 0)
 		rp_conf_report_error(&r->report, "tls", error[0] ? error : strerror(-rc));
 	if (ctl_secrets_load(next, secrets, &r->report) != 0 && rc == 0) {

@@ -43,7 +43,8 @@ static uint64_t stamp_of(const struct rp_conf *c)
 	return h;
 }
 
-int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size_t error_size)
+int ctl_tls_load(const struct rp_conf *c, uint32_t link_shards, struct ctl_tls *tls, char *error,
+	size_t error_size)
 {
 	struct rp_grpc_tls_files server_files = {
 		.cert = c->tls.cert_file,
@@ -81,6 +82,10 @@ int ctl_tls_load(const struct rp_conf *c, struct ctl_tls *tls, char *error, size
 			return -EINVAL;
 		}
 	}
+	if (rp_ctl_link_tls_load(c, link_shards, &tls->links, error, error_size) != 0) {
+		ctl_tls_free(tls);
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -88,6 +93,7 @@ void ctl_tls_free(struct ctl_tls *tls)
 {
 	rp_tls_config_unref(tls->server);
 	rp_tls_config_unref(tls->peer);
+	rp_ctl_link_tls_free(&tls->links);
 	tls->server = tls->peer = NULL;
 }
 
@@ -97,7 +103,8 @@ int ctl_tls_create(struct rp_ctl *ctl, char *error, size_t error_size)
 		calloc(ctl->conf->listen_client_urls.count + 1, sizeof(*ctl->tls_listeners));
 	if (!ctl->tls_listeners)
 		return -ENOMEM;
-	return ctl_tls_load(ctl->conf, &ctl->tls, error, error_size);
+	/* The links were created with theirs. */
+	return ctl_tls_load(ctl->conf, 0, &ctl->tls, error, error_size);
 }
 
 void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls)
@@ -106,6 +113,11 @@ void ctl_tls_use(struct rp_ctl *ctl, const struct ctl_tls *tls)
 		rp_grpc_server_set_tls(ctl->server, ctl->tls_listeners[i], tls->server);
 	ctl_tls_free(&ctl->tls);
 	ctl->tls = *tls;
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		if (tls->links.client[s])
+			rp_control_set_link_tls(
+				ctl->control, s, tls->links.client[s], tls->links.server[s]);
+	ctl->tls.links = (struct rp_ctl_link_tls){0};
 }
 
 void ctl_tls_check(struct rp_ctl *ctl)
@@ -115,7 +127,7 @@ void ctl_tls_check(struct rp_ctl *ctl)
 
 	if ((!ctl->tls.server && !ctl->tls.peer) || stamp_of(ctl->conf) == ctl->tls.stamp)
 		return;
-	if (ctl_tls_load(ctl->conf, &tls, error, sizeof(error)) == 0) {
+	if (ctl_tls_load(ctl->conf, ctl->config.self.shards, &tls, error, sizeof(error)) == 0) {
 		ctl_tls_use(ctl, &tls);
 		RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "certificates loaded anew");
 		return;

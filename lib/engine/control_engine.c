@@ -510,6 +510,14 @@ int rp_control_set_secrets(struct rp_control *c, const struct rp_xmsg_secrets *s
 	return 0;
 }
 
+void rp_control_set_link_tls(struct rp_control *c, uint32_t shard, struct rp_tls_config *client,
+	struct rp_tls_config *server)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_SET_TLS, .pointer = client, .other = server};
+
+	control_send(c, shard, &m);
+}
+
 void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits *limits)
 {
 	struct rp_xmsg m = {.type = RP_XMSG_SET_LIMITS,

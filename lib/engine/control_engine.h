@@ -30,6 +30,7 @@
 
 struct rte_mempool;
 struct rp_control;
+struct rp_tls_config;
 
 /** Keys that the node writes and clients may only read. */
 #define RP_CONTROL_PREFIX RP_KV_NODES_PREFIX
@@ -249,6 +250,9 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
  * was told.
  */
 int rp_control_set_secrets(struct rp_control *c, const struct rp_xmsg_secrets *secrets);
+/** take: what the links of the shard show and ask for from now on, as rp_links_set_tls(). */
+void rp_control_set_link_tls(struct rp_control *c, uint32_t shard, struct rp_tls_config *client,
+	struct rp_tls_config *server);
 /**
  * ops->eligible answers otherwise than before; `limits`: it may refuse. A queue's dispatcher or
  * consumer at a node for which the queue's keys may not leave is none to the shards: no stream to

@@ -540,6 +540,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_SET_UNARY:
 	case RP_XMSG_SET_LIMITS:
 	case RP_XMSG_SET_SECRETS:
+	case RP_XMSG_SET_TLS:
 	case RP_XMSG_UNARY_IN:
 	case RP_XMSG_UNARY_RESULT:
 	case RP_XMSG_SNAPSHOT:

@@ -424,6 +424,16 @@ static void on_set_policies(struct rp_engine *e, const struct rp_xmsg *m)
 	engine_tell(e, &used);
 }
 
+static void on_set_tls(struct rp_engine *e, const struct rp_xmsg *m)
+{
+	if (e->links) {
+		rp_links_set_tls(e->links, m->pointer, m->other);
+		return;
+	}
+	rp_tls_config_unref(m->pointer);
+	rp_tls_config_unref(m->other);
+}
+
 static void on_snapshot(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg done = {.type = RP_XMSG_SNAPSHOT_DONE, .token = m->token};
@@ -513,6 +523,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		return;
 	case RP_XMSG_SET_SECRETS:
 		on_set_secrets(e, m);
+		return;
+	case RP_XMSG_SET_TLS:
+		on_set_tls(e, m);
 		return;
 	case RP_XMSG_STOP:
 		on_stop(e, m, now_ns);

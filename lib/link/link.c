@@ -86,6 +86,22 @@ void rp_links_set_secrets(struct rp_links *l, const void *secret, size_t length,
 			"links.secret_file is not set: links to other nodes are open");
 }
 
+void rp_links_set_tls(
+	struct rp_links *l, struct rp_tls_config *client, struct rp_tls_config *server)
+{
+	if (l->config.tls_client && client && server) {
+		struct rp_tls_config *was = l->config.tls_client;
+
+		l->config.tls_client = client;
+		client = was;
+		was = l->config.tls_server;
+		l->config.tls_server = server;
+		server = was;
+	}
+	rp_tls_config_unref(client);
+	rp_tls_config_unref(server);
+}
+
 struct rp_links *rp_links_create(
 	const struct rp_links_config *config, const struct rp_links_ops *ops, void *ctx)
 {
@@ -99,6 +115,10 @@ struct rp_links *rp_links_create(
 	if (!l)
 		return NULL;
 	l->config = *config;
+	if (config->tls_client) {
+		rp_tls_config_ref(config->tls_client);
+		rp_tls_config_ref(config->tls_server);
+	}
 	l->config.shards = config->shards ? config->shards : 1;
 	if (config->owner_shards == 0)
 		l->config.owner_shards = 1u << config->lead;
@@ -155,6 +175,8 @@ void rp_links_destroy(struct rp_links *l)
 	free(l->peers);
 	free(l->map);
 	free(l->conns);
+	rp_tls_config_unref(l->config.tls_client);
+	rp_tls_config_unref(l->config.tls_server);
 	mbedtls_platform_zeroize(l->secret, sizeof(l->secret));
 	mbedtls_platform_zeroize(l->secret_previous, sizeof(l->secret_previous));
 	free(l);

@@ -178,7 +178,7 @@ struct rp_links_config {
 	uint32_t handshakes_max;  /**< inbound, in flight */
 	struct rte_mempool *pool; /**< borrow: headers, copies and indirect mbufs */
 	/**
-	 * borrow, of this shard alone: links are TLS where both are given, with certificates of
+	 * Referenced, of this shard alone: links are TLS where both are given, with certificates of
 	 * both sides. NULL: plain.
 	 */
 	struct rp_tls_config *tls_client, *tls_server;
@@ -196,6 +196,12 @@ void rp_links_destroy(struct rp_links *l);
  */
 void rp_links_set_secrets(struct rp_links *l, const void *secret, size_t length,
 	const void *previous, size_t previous_length);
+/**
+ * take: references, for handshakes from now on; links that stand keep theirs. Given back at once
+ * where links are plain: whether they are is said at creation.
+ */
+void rp_links_set_tls(
+	struct rp_links *l, struct rp_tls_config *client, struct rp_tls_config *server);
 
 /** Listens on `port` of `t` (borrow). 0 or -errno of the transport. */
 int rp_links_listen(struct rp_links *l, struct rp_transport *t, uint16_t port);

@@ -51,7 +51,7 @@ struct rp_node {
 	uint8_t *secret, *secret_previous;
 	size_t secret_length, secret_previous_length;
 	/* Of links, one of each a shard. */
-	struct rp_tls_config *tls_client[RP_SHARDS_MAX], *tls_server[RP_SHARDS_MAX];
+	struct rp_ctl_link_tls tls;
 	bool eal_started, launched;
 	struct rte_mempool *queue_pool, *frame_pool, *tap_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
@@ -144,8 +144,7 @@ static int make_identity(struct rp_node *n, const struct failure *f)
 
 static int node_tls_create(struct rp_node *n, const struct failure *f)
 {
-	int rc = node_tls_load(
-		n->conf, n->shards, n->tls_client, n->tls_server, f->error, f->error_size);
+	int rc = rp_ctl_link_tls_load(n->conf, n->shards, &n->tls, f->error, f->error_size);
 
 	return rc == 0 ? 0 : fail(f, RP_EXIT_START, NULL);
 }
@@ -465,8 +464,8 @@ static void fill_engine(struct rp_node *n, uint32_t shard, struct rp_engine_conf
 			.peer_queue_frames = c->links.peer_queue_frames,
 			.peers_max = c->limits.peers,
 			.handshakes_max = c->limits.handshakes,
-			.tls_client = n->tls_client[shard],
-			.tls_server = n->tls_server[shard],
+			.tls_client = n->tls.client[shard],
+			.tls_server = n->tls.server[shard],
 			.data_pool = n->queue_pool,
 			.pool = n->frame_pool},
 		.deliver = {.node = n->id,
@@ -708,8 +707,9 @@ struct rp_node *rp_node_create(const struct rp_conf *conf, const struct rp_conf_
 	n->shards = plan->shards_count;
 	n->link_shard = n->shards > 1 && conf->links.skip_shard_zero ? 1 : 0;
 	if (create_all(n, shards_float, &f) == 0) {
-		/* Links and the control thread have copies. */
+		/* Links and the control thread have copies, and references. */
 		forget_secrets(n);
+		rp_ctl_link_tls_free(&n->tls);
 		return n;
 	}
 	rp_node_destroy(n);
@@ -783,10 +783,7 @@ void rp_node_destroy(struct rp_node *n)
 	rte_mempool_free(n->tap_pool);
 	if (n->eal_started)
 		rp_eal_stop();
-	for (uint32_t s = 0; s < RP_SHARDS_MAX; s++) {
-		rp_tls_config_unref(n->tls_client[s]);
-		rp_tls_config_unref(n->tls_server[s]);
-	}
+	rp_ctl_link_tls_free(&n->tls);
 	forget_secrets(n);
 	free(n);
 }

@@ -500,6 +500,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_SET_UNARY:
 	case RP_XMSG_SET_LIMITS:
 	case RP_XMSG_SET_SECRETS:
+	case RP_XMSG_SET_TLS:
 	case RP_XMSG_DELIVERY:
 	case RP_XMSG_TAPPED:
 	case RP_XMSG_FRAME_OUT:

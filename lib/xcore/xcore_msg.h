@@ -52,6 +52,8 @@ struct rte_mbuf;
 	                        until an idle queue ends, node = ns of spinning, flags: 1 unary    \
 	                        fallback, 2 the node is drained */                                 \
 	X(SET_SECRETS, N)    /* m = struct rp_xmsg_secrets: what links prove from now on */         \
+	X(SET_TLS, N)        /* pointer, other = certificates of links (struct rp_tls_config) as   \
+	                        client and as server: take */                                      \
 	X(TAP, R)            /* pointer = struct rp_tap_config (what it points at is borrowed until  \
 	                        it is off), NULL = off; token. SNAPSHOT_DONE */                    \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
@@ -125,6 +127,7 @@ struct rp_xmsg {
 			struct rte_mbuf *m;
 			void *pointer;
 			union {
+				void *other; /**< SET_TLS */
 				uint8_t uuid[RP_UUID_BYTES];
 				struct {
 					uint8_t owners[RP_SHARDS_MAX]; /**< LINK */

@@ -188,6 +188,12 @@ def another_authority(binaries, port):
         wait_until("the dialer knows why", 30, lambda: any(
             link["last_refusal"].startswith("TLS") for n in c.nodes for link in links_of(n)))
         assert all(link["state"] != "up" for n in c.nodes for link in links_of(n))
+        # The files become good ones: both see it without a word, and without a restart.
+        for name in ("ca.pem", "node.pem", "node.key"):
+            shutil.copy(os.path.join(c.dir, "good", name), os.path.join(path, name))
+        wait_until("good files are used", 20, lambda: all(
+            link["state"] == "up" for n in c.nodes for link in links_of(n)))
+        assert "certificates loaded anew" in c.nodes[1].log_text()
 
 
 def stranger(binaries, port):

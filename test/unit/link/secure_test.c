@@ -117,6 +117,37 @@ static void bad_certificates_are_refused(void **state)
 	secure_end();
 }
 
+/* Other certificates in running nodes: what stands stays, what comes shows the new ones. */
+static void certificates_change_in_place(void **state)
+{
+	struct rp_links_config a = secure_config(0, &cert_a), b = secure_config(1, &cert_b);
+	struct rp_tls_config *client, *server;
+
+	world_start(&a, &b);
+	run_for(RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	client = tls_of(&cert_other, &other_ca, false);
+	server = tls_of(&cert_other, &other_ca, true);
+	rp_links_set_tls(nodes[0].links, rp_tls_config_ref(client), rp_tls_config_ref(server));
+	run_for(RP_NS_PER_S);
+	assert_int_equal(nodes[0].downs + nodes[1].downs, 0);
+	rp_links_violation(nodes[0].links, NODE_B, now);
+	run_for(RP_NS_PER_S);
+	assert_false(nodes[0].bundle || nodes[1].bundle);
+	assert_true(COUNTERS(0)->refused_out[RP_LINK_REFUSAL_TLS] > 0);
+	/* And the other node follows. */
+	rp_links_set_tls(nodes[1].links, rp_tls_config_ref(client), rp_tls_config_ref(server));
+	run_for(3 * RP_NS_PER_S);
+	assert_true(nodes[0].bundle && nodes[1].bundle);
+	secure_end();
+	/* Where links are plain they stay plain. */
+	a = node_config(0);
+	world_start(&a, NULL);
+	client = tls_of(&cert_a, &ca, false);
+	rp_links_set_tls(nodes[0].links, rp_tls_config_ref(client), rp_tls_config_ref(client));
+	secure_end();
+}
+
 static void plain_and_tls_do_not_mix(void **state)
 {
 	for (int i = 0; i < 2; i++) {
@@ -284,6 +315,7 @@ int main(void)
 		cmocka_unit_test(frames_cross),
 		cmocka_unit_test(heartbeats_and_cuts),
 		cmocka_unit_test(bad_certificates_are_refused),
+		cmocka_unit_test(certificates_change_in_place),
 		cmocka_unit_test(plain_and_tls_do_not_mix),
 		cmocka_unit_test(another_channel_proves_nothing),
 	};
