@@ -63,6 +63,9 @@ static void show_print(const Ringpost__V1__QueueView *q)
 	line_count("ended undelivered", q->ended);
 	line_count("  dead letters", q->dead_letters);
 	line_count("refused", q->refused);
+	line_ns("waited, mean", q->wait_mean_ns);
+	line_ns("waited, longest", q->wait_max_ns);
+	line_ns("offer to client, mean", q->accept_mean_ns);
 }
 
 static int show_json(const Ringpost__V1__QueuesReply *r, const Ringpost__V1__ConsumersReply *k)

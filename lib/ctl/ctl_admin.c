@@ -336,6 +336,9 @@ static void stats_reply(struct rp_ctl *ctl, void *who)
 		if (strncmp(m.items[i].name, a->text, prefix) != 0)
 			continue;
 		ringpost__v1__metric__init(x);
+		if (m.items[i].times)
+			strncat(m.items[i].name, "_count",
+				sizeof(m.items[i].name) - strlen(m.items[i].name) - 1);
 		x->name = m.items[i].name;
 		x->labels = m.items[i].labels;
 		x->help = (char *)m.items[i].help;

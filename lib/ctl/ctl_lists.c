@@ -98,6 +98,9 @@ static void queue_fill(
 	x->ending = q->ending;
 	x->ended = c->expired + c->overflowed + c->exhausted + c->rejected;
 	x->dead_letters = c->dead_letters;
+	x->wait_mean_ns = q->wait_mean_ns;
+	x->wait_max_ns = q->wait_max_ns;
+	x->accept_mean_ns = q->accept_mean_ns;
 }
 
 static void queues_reply(struct rp_ctl *ctl, void *who)

@@ -258,6 +258,11 @@ static void info_fill(const struct rp_queues *qs, const struct queue *q, struct 
 		.bytes = q->bytes,
 		.counters = queue_counters(q),
 	};
+	info->wait_max_ns = q->wait_max_ns;
+	if (q->counters.accepts > 0) {
+		info->wait_mean_ns = q->wait_sum_ns / q->counters.accepts;
+		info->accept_mean_ns = q->accept_sum_ns / q->counters.accepts;
+	}
 	info->waiting = q->depth - q->in_flight - info->delayed - info->ending;
 	if (!rp_list_empty(&q->waiting)) {
 		const struct message *m = rp_list_entry(q->waiting.next, struct message, link);
@@ -325,5 +330,7 @@ void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *tot
 		.dispatched = qs->own_count,
 		.bytes = qs->bytes,
 		.counters = qs->counters,
+		.wait = qs->wait,
+		.accept = qs->accept,
 	};
 }

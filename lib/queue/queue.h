@@ -383,6 +383,13 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs);
 
 /* ---- insight ---- */
 
+/** How long something took: bucket i counts what is at most 4^i us, the last one the rest. */
+#define RP_QUEUE_TIMES_BUCKETS 15
+struct rp_queue_times {
+	uint64_t buckets[RP_QUEUE_TIMES_BUCKETS];
+	uint64_t count, sum_ns, max_ns;
+};
+
 struct rp_queue_info {
 	struct rp_span name; /**< borrow: valid until the next call */
 	uint64_t dispatcher; /**< node; 0 = unknown */
@@ -397,6 +404,8 @@ struct rp_queue_info {
 	uint64_t bytes;	    /**< of those in depth */
 	uint32_t consumers_local, consumers_remote;
 	uint64_t waiting_oldest_ns, in_flight_oldest_ns; /**< ages; 0 = none */
+	/** Of offers that reached their client: from the put to the offer, and from there to it. */
+	uint64_t wait_mean_ns, wait_max_ns, accept_mean_ns;
 	struct rp_queue_counters counters;
 };
 
@@ -474,6 +483,8 @@ struct rp_queue_totals {
 	uint32_t dispatched; /**< queues that this node dispatches */
 	uint64_t bytes;	     /**< of messages here */
 	struct rp_queue_counters counters;
+	/** Of offers that reached their client, as in struct rp_queue_info. */
+	struct rp_queue_times wait, accept;
 };
 
 void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *totals);

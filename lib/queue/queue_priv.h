@@ -296,9 +296,10 @@ struct queue {
 	uint32_t in_work : 1;
 	uint32_t resend : 1; /**< a consumer has to be sent again what it holds */
 	uint32_t in_later : 1;
-	uint16_t policy;	 /**< of qs->policies; POLICY_NONE */
-	uint16_t policy_version; /**< of qs, when it was looked for */
-	struct queue_more *more; /**< NULL: nothing of it is needed yet */
+	uint16_t policy;				  /**< of qs->policies; POLICY_NONE */
+	uint16_t policy_version;			  /**< of qs, when it was looked for */
+	uint64_t wait_sum_ns, wait_max_ns, accept_sum_ns; /**< of accepts */
+	struct queue_more *more;			  /**< NULL: nothing of it is needed yet */
 	struct {
 #define X(name, text) uint64_t name;
 #define Y(name, text)
@@ -348,6 +349,7 @@ struct rp_queues {
 	const struct rp_queue_policy *policies;
 	uint32_t policy_count;
 	uint16_t policy_version;
+	struct rp_queue_times wait, accept;
 	struct rp_wheel wheel, tail_wheel; /**< of messages, of tails that were seen */
 
 	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask, seen_mask;

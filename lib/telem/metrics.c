@@ -15,8 +15,10 @@ void rp_metrics_init(struct rp_metrics *m)
 
 void rp_metrics_free(struct rp_metrics *m)
 {
-	for (size_t i = 0; i < m->count; i++)
+	for (size_t i = 0; i < m->count; i++) {
 		free(m->items[i].labels);
+		free(m->items[i].times);
+	}
 	free(m->items);
 	rp_metrics_init(m);
 }
@@ -39,6 +41,18 @@ void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help,
 	item->value = value;
 	item->parts = 1;
 	item->gauge = gauge;
+	item->times = NULL;
+}
+
+void rp_metrics_add_times(struct rp_metrics *m, const char *name, const char *help,
+	const char *labels, const struct rp_queue_times *times)
+{
+	struct rp_queue_times *copy = malloc(sizeof(*copy));
+
+	RP_ASSERT(copy != NULL);
+	*copy = *times;
+	rp_metrics_add_as(m, name, help, labels, times->count, true);
+	m->items[m->count - 1].times = copy;
 }
 
 void rp_metrics_add_micros(struct rp_metrics *m, const char *name, const char *help,
@@ -88,6 +102,10 @@ static void add_queue(struct rp_metrics *m, const char *labels, const struct rp_
 	rp_metrics_add(
 		m, "queue", "requests", "operations on their way", labels, q->requests, true);
 	rp_metrics_add(m, "queue", "producers", "producers remembered", labels, q->producers, true);
+	rp_metrics_add_times(m, "ringpost_queue_wait_seconds",
+		"from a put to the offer that reached its client", labels, &q->wait);
+	rp_metrics_add_times(m, "ringpost_queue_accept_seconds",
+		"from an offer to its place in the client's connection", labels, &q->accept);
 }
 
 static void add_one_queue(
@@ -235,6 +253,32 @@ enum rp_metrics_format rp_metrics_format_of(const char *accept, const char **con
 	return RP_METRICS_PROMETHEUS;
 }
 
+static void seconds_write(FILE *f, uint64_t ns)
+{
+	fprintf(f, "%llu.%09llu\n", (unsigned long long)ns / RP_NS_PER_S,
+		(unsigned long long)ns % RP_NS_PER_S);
+}
+
+/* Buckets are cumulative. */
+static void times_write(FILE *f, const struct rp_metric *x)
+{
+	const char *comma = x->labels[0] ? "," : "";
+	uint64_t sum = 0, le_us = 1;
+
+	for (unsigned i = 0; i < RP_QUEUE_TIMES_BUCKETS; i++, le_us *= 4) {
+		sum += x->times->buckets[i];
+		if (i + 1 < RP_QUEUE_TIMES_BUCKETS)
+			fprintf(f, "%s_bucket{%s%sle=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n",
+				x->name, x->labels, comma, le_us / 1000000, le_us % 1000000, sum);
+		else
+			fprintf(f, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", x->name, x->labels,
+				comma, sum);
+	}
+	fprintf(f, "%s_sum{%s} ", x->name, x->labels);
+	seconds_write(f, x->times->sum_ns);
+	fprintf(f, "%s_count{%s} %" PRIu64 "\n", x->name, x->labels, sum);
+}
+
 char *rp_metrics_text(struct rp_metrics *m, enum rp_metrics_format format, size_t *length)
 {
 	bool open = format == RP_METRICS_OPENMETRICS;
@@ -253,7 +297,14 @@ char *rp_metrics_text(struct rp_metrics *m, enum rp_metrics_format format, size_
 
 		if (i == 0 || strcmp(x->name, m->items[i - 1].name) != 0)
 			fprintf(f, "# HELP %s%s %s\n# TYPE %s%s %s\n", x->name, family, x->help,
-				x->name, family, x->gauge ? "gauge" : "counter");
+				x->name, family,
+				x->times   ? "histogram"
+				: x->gauge ? "gauge"
+					   : "counter");
+		if (x->times) {
+			times_write(f, x);
+			continue;
+		}
 		fprintf(f, x->labels[0] ? "%s%s{%s} %" PRIu64 : "%s%s%s %" PRIu64, x->name, total,
 			x->labels, x->value / x->parts);
 		if (x->parts > 1)

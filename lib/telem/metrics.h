@@ -26,6 +26,7 @@ struct rp_metric {
 	uint64_t value;
 	uint32_t parts; /**< `value` is in as many parts of the metric's unit, a power of ten; 1 */
 	bool gauge;
+	struct rp_queue_times *times; /**< a histogram, of seconds; `value` is its count. NULL */
 };
 
 enum rp_metrics_format {
@@ -49,6 +50,9 @@ void rp_metrics_add_as(struct rp_metrics *m, const char *name, const char *help,
 /** The same, of a value in micros of the metric's unit. */
 void rp_metrics_add_micros(struct rp_metrics *m, const char *name, const char *help,
 	const char *labels, uint64_t micros, bool gauge);
+/** A histogram of durations; copied. Its name ends with _seconds. */
+void rp_metrics_add_times(struct rp_metrics *m, const char *name, const char *help,
+	const char *labels, const struct rp_queue_times *times);
 /** Everything in a shard's snapshot: engine, queues, deliver, links, tcp, net and the loop. */
 void rp_metrics_shard(struct rp_metrics *m, unsigned shard, const struct rp_engine_snapshot *s);
 /** The text of all, grouped by name; malloc'd, free it. */

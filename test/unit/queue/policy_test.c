@@ -494,6 +494,34 @@ static void replayed(void **state)
 	cluster_free(c);
 }
 
+/* How long messages waited, and how long their clients took to get them. */
+static void times(void **state)
+{
+	struct cluster *c = policed(1, 1, (struct rp_queue_policy){.delay_ns = 0});
+	struct rp_queue_totals t;
+	struct client *a;
+
+	for (unsigned i = 0; i < 4; i++)
+		put(c, 0, Q, "t", i);
+	cluster_run(c, 100 * MS);
+	a = open_consumer(c, 0, Q, 1, 0, "");
+	a->mute = true;
+	cluster_run(c, 20 * MS);
+	a->mute = false;
+	settle(c);
+	assert_int_equal(shown(a, false), 4);
+	assert_true(info_of(c, 0, Q).wait_mean_ns >= 100 * MS);
+	assert_true(info_of(c, 0, Q).wait_max_ns < 102 * MS);
+	assert_true(info_of(c, 0, Q).accept_mean_ns >= 20 * MS);
+	rp_queue_get_totals(c->nodes[0].qs, &t);
+	/* 65.5 ms and 262 ms are the edges about it, 16.4 ms and 65.5 ms those of the other. */
+	assert_int_equal(t.wait.buckets[9], 4);
+	assert_int_equal(t.accept.buckets[8], 4);
+	assert_int_equal(t.wait.count, 4);
+	assert_int_equal(t.wait.sum_ns / 4, info_of(c, 0, Q).wait_mean_ns);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +544,7 @@ int main(void)
 		cmocka_unit_test(letters_to_itself),
 		cmocka_unit_test(purged),
 		cmocka_unit_test(replayed),
+		cmocka_unit_test(times),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);

@@ -69,11 +69,37 @@ static void openmetrics_is_for_who_asks(void **state)
 	assert_string_equal(type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
 }
 
+/* Buckets hold what is at most their edge, those below included. */
+static void histograms_are_cumulative(void **state)
+{
+	struct rp_queue_times t = {.count = 6, .sum_ns = 2000000123};
+	struct rp_metrics m;
+	size_t length;
+	char *text;
+
+	t.buckets[0] = 1;
+	t.buckets[1] = 2;
+	t.buckets[RP_QUEUE_TIMES_BUCKETS - 1] = 3;
+	rp_metrics_init(&m);
+	rp_metrics_add_times(&m, "w_seconds", "of w", "shard=\"0\"", &t);
+	text = rp_metrics_text(&m, RP_METRICS_OPENMETRICS, &length);
+	assert_non_null(strstr(text, "# TYPE w_seconds histogram\n"
+				     "w_seconds_bucket{shard=\"0\",le=\"0.000001\"} 1\n"
+				     "w_seconds_bucket{shard=\"0\",le=\"0.000004\"} 3\n"));
+	assert_non_null(strstr(text, "w_seconds_bucket{shard=\"0\",le=\"67.108864\"} 3\n"
+				     "w_seconds_bucket{shard=\"0\",le=\"+Inf\"} 6\n"
+				     "w_seconds_sum{shard=\"0\"} 2.000000123\n"
+				     "w_seconds_count{shard=\"0\"} 6\n"));
+	free(text);
+	rp_metrics_free(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_formats_group_by_name),
 		cmocka_unit_test(openmetrics_is_for_who_asks),
+		cmocka_unit_test(histograms_are_cumulative),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
