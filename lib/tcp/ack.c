@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/hot_priv.h>
 
-void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
+static inline void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 {
 	c->rtt_min_ns = RP_MIN(c->rtt_min_ns, rtt_ns);
 	if (c->srtt_ns == 0) {
@@ -14,6 +14,11 @@ void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 		c->srtt_ns = RP_MAX((7 * c->srtt_ns + rtt_ns) / 8, 1u);
 	}
 	c->rto_ns = c->srtt_ns + 4 * c->rttvar_ns;
+}
+
+void tcp_rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
+{
+	rtt_sample(c, rtt_ns);
 }
 
 /* It is long ago that the next segments were sent: their records and buffers are fetched meanwhile.
@@ -137,9 +142,11 @@ void tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_n
 	if (r.delivered > 0)
 		c->probes = 0;
 	if (r.rtt_ns > 0)
-		tcp_rtt_sample(c, r.rtt_ns);
+		rtt_sample(c, r.rtt_ns);
 	if (c->ecn)
 		tcp_ecn_ack(c, in, &r);
-	if (r.acked > 0 || r.delivered > 0 || r.dupack || r.dsack)
+	if (tcp_loss_calm(c, &r))
+		c->reo_ns = RP_NEVER;
+	else if (r.acked > 0 || r.delivered > 0 || r.dupack || r.dsack)
 		tcp_loss_on_ack(c, &r, now_ns);
 }

@@ -89,6 +89,15 @@ static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_con
 	return -ENOBUFS;
 }
 
+/* So many bytes have room in the buffer and in its unsent part. */
+static inline bool send_has_room(const struct tcp_conn *c, uint32_t bytes)
+{
+	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
+
+	return (uint64_t)tcp_queued(c) + bytes <= config->send_buffer_bytes &&
+	       (uint64_t)(c->queue_end - c->snd_nxt) + bytes <= config->unsent_bytes_max;
+}
+
 /* Bytes for which there is room, in the buffer and in its unsent part. */
 static inline uint32_t send_room(const struct tcp_conn *c)
 {
@@ -145,7 +154,7 @@ static int api_send(struct rp_conn *conn, struct rte_mbuf *chain, uint64_t now_n
 
 	if (c->state == TCPS_CLOSED || c->flags & TCPF_FIN_QUEUED)
 		return -EPIPE;
-	if (bytes > send_room(c) && !tcp_send_fits(c, bytes))
+	if (!send_has_room(c, bytes) && !tcp_send_fits(c, bytes))
 		rc = -EAGAIN;
 	else
 		rc = tcp_sendq_push(c, chain);

@@ -44,6 +44,27 @@ static inline void tcp_rack_newest(
 	}
 }
 
+/** Nothing that is in flight was sent before what was delivered. */
+static inline bool tcp_rack_quiet(const struct tcp_conn *c)
+{
+	const struct tseg *oldest = tseg_of_xmit(c->xmit.next);
+
+	return rp_list_empty(&c->xmit) || !tcp_rack_sent_after(c->rack_xmit_ns, c->rack_end,
+						  oldest->xmit_ns, tseg_end(oldest));
+}
+
+/**
+ * An ACK after which tcp_loss_on_ack() has nothing to do: it moved on, nothing is or was thought to
+ * be lost, no probe is out, and the congestion window was not the limit.
+ */
+static inline bool tcp_loss_calm(const struct tcp_conn *c, const struct tcp_ack_result *r)
+{
+	const uint32_t flags = TCPF_SACK | TCPF_TLP_OUT | TCPF_UNDO | TCPF_CWND_LIMITED;
+
+	return r->acked > 0 && (c->flags & flags) == TCPF_SACK && c->ca_state == TCP_CA_OPEN &&
+	       c->lost_bytes == 0 && tcp_rack_quiet(c);
+}
+
 /** Frees a segment of the slab that is on no list any more. */
 static inline void tcp_tseg_free(struct rp_tcp_stack *s, struct tseg *t)
 {

@@ -125,15 +125,6 @@ uint64_t tcp_reo_window_ns(const struct tcp_conn *c)
 		window_ns, RP_MIN(seen_ns, RP_MAX(TCP_REO_SEEN_RTTS * c->srtt_ns, TCP_REO_CAP_NS)));
 }
 
-/* Nothing that is in flight was sent before what was delivered. */
-static inline bool rack_quiet(const struct tcp_conn *c)
-{
-	const struct tseg *oldest = tseg_of_xmit(c->xmit.next);
-
-	return rp_list_empty(&c->xmit) || !tcp_rack_sent_after(c->rack_xmit_ns, c->rack_end,
-						  oldest->xmit_ns, tseg_end(oldest));
-}
-
 uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 {
 	struct rp_list *l, *next;
@@ -141,7 +132,7 @@ uint32_t tcp_rack_detect(struct tcp_conn *c, uint64_t now_ns)
 	uint64_t reo_ns;
 
 	c->reo_ns = RP_NEVER;
-	if (!(c->flags & TCPF_SACK) || rack_quiet(c))
+	if (!(c->flags & TCPF_SACK) || tcp_rack_quiet(c))
 		return 0;
 	reo_ns = tcp_reo_window_ns(c);
 	rp_list_foreach_safe (l, next, &c->xmit) {
@@ -472,7 +463,7 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 	}
 	if (!(c->flags & TCPF_SACK))
 		reno_on_ack(c, r);
-	else if (rack_quiet(c))
+	else if (tcp_rack_quiet(c))
 		c->reo_ns = RP_NEVER;
 	else
 		r->lost += tcp_rack_detect(c, now_ns);

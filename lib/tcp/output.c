@@ -201,30 +201,38 @@ static inline struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	return p;
 }
 
+/* A small payload that lies in one piece goes into the header's mbuf. False: it does not. */
+static inline bool out_copy(struct tseg *t, struct rte_mbuf *m)
+{
+	const struct rte_mbuf *p = t->payload;
+	uint64_t sum;
+
+	if (t->length > TCP_COPY_MAX || t->offset + t->length > p->data_len ||
+		t->length > rte_pktmbuf_tailroom(m))
+		return false;
+	sum = rp_csum_copy(rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len),
+		rte_pktmbuf_mtod_offset(p, uint8_t *, t->offset), t->length);
+	t->sum = rp_csum_fold(sum);
+	t->flags |= TSEG_SUM;
+	m->data_len = (uint16_t)(m->data_len + t->length);
+	m->pkt_len = m->data_len;
+	return true;
+}
+
 /* Attaches the payload of `t` behind the header in `m`; false: no buffer. */
-static bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
+static RP_APART bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
 
+	out_sum(s, t);
 	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
-		uint8_t *to = rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len);
-
-		if (t->offset + t->length <= p->data_len) {
-			uint64_t sum = rp_csum_copy(
-				to, rte_pktmbuf_mtod_offset(p, uint8_t *, t->offset), t->length);
-
-			t->sum = rp_csum_fold(sum);
-			t->flags |= TSEG_SUM;
-		} else {
-			out_sum(s, t);
-			rp_mbuf_copy_out(p, t->offset, to, t->length);
-		}
+		rp_mbuf_copy_out(p, t->offset, rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len),
+			t->length);
 		m->data_len = (uint16_t)(m->data_len + t->length);
 		m->pkt_len = m->data_len;
 		return true;
 	}
-	out_sum(s, t);
 	if (t->offset == 0 && t->length == p->pkt_len) {
 		tcp_mbuf_ref(p);
 	} else {
@@ -330,7 +338,7 @@ bool tcp_xmit(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 	m->pkt_len = m->data_len;
 	if (t->length > 0) {
-		if (!out_payload(c, t, m)) {
+		if (!out_copy(t, m) && !out_payload(c, t, m)) {
 			rte_pktmbuf_free(m);
 			return false;
 		}
@@ -370,7 +378,7 @@ static bool out_plain(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 		options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
 		m->data_len = (uint16_t)(TCP_OUT_HEADERS + options);
 		m->pkt_len = m->data_len;
-		if (!out_payload(c, t, m)) {
+		if (!out_copy(t, m) && !out_payload(c, t, m)) {
 			rte_pktmbuf_free(m);
 			return false;
 		}

@@ -83,6 +83,16 @@ static void stack_neigh_failed(void *ctx, struct rp_list *user, uint64_t now_ns)
 	tcp_mark_dirty(c);
 }
 
+/* Zeros, for records that are cache lines. */
+static void *stack_lines(size_t count, size_t size)
+{
+	void *p = aligned_alloc(RP_CACHE_LINE, count * size);
+
+	if (p)
+		memset(p, 0, count * size);
+	return p;
+}
+
 static int stack_alloc(struct rp_tcp_stack *s)
 {
 	const struct rp_tcp_config *c = &s->config;
@@ -91,11 +101,9 @@ static int stack_alloc(struct rp_tcp_stack *s)
 	memcpy(secret, c->secret, sizeof(secret));
 	secret[0] ^= siphash24(c->secret, "flow", 4);
 	secret[1] ^= siphash24(c->secret, "table", 5);
-	s->conns = aligned_alloc(RP_CACHE_LINE, (size_t)c->connections_max * sizeof(*s->conns));
-	if (s->conns)
-		memset(s->conns, 0, (size_t)c->connections_max * sizeof(*s->conns));
+	s->conns = stack_lines(c->connections_max, sizeof(*s->conns));
 	s->dead = calloc(c->connections_max, sizeof(*s->dead));
-	s->tsegs = calloc(c->segments_max, sizeof(*s->tsegs));
+	s->tsegs = stack_lines(c->segments_max, sizeof(*s->tsegs));
 	s->ooos = calloc(c->reassembly_max, sizeof(*s->ooos));
 	s->listeners = calloc(c->listeners_max, sizeof(*s->listeners));
 	if (!s->conns || !s->dead || !s->tsegs || !s->ooos || !s->listeners || tcp_tw_init(s) ||
@@ -433,6 +441,9 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 	rp_wheel_advance(&s->wheel, now_ns);
 	while (fired < STACK_TIMER_BUDGET && (n = rp_wheel_pop(&s->wheel))) {
 		fired++;
+		if (!rp_list_empty(&s->wheel.due))
+			tcp_conn_prefetch(
+				rp_list_entry(s->wheel.due.next, struct tcp_conn, wheel.link));
 		tcp_timer_fired(RP_CONTAINER_OF(n, struct tcp_conn, wheel), now_ns);
 	}
 	if (s->starved)

@@ -129,7 +129,8 @@ struct tcp_conn {
 	struct rp_conn base;
 	uint32_t hash, flags;
 	uint8_t state, ca_state, timer, backoff;
-	uint8_t snd_shift, rcv_shift, dupacks, reo_mult;
+	uint8_t snd_shift, rcv_shift, dupacks;
+	uint8_t probes;	  /* of recovery, since the last delivery */
 	uint16_t mss;	  /* payload bytes of a segment without SACK blocks */
 	uint16_t rcv_mss; /* what the peer's full segments seem to be */
 	uint8_t ecn;
@@ -159,7 +160,7 @@ struct tcp_conn {
 
 	/* Sending. */
 	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, snd_wl2, snd_wnd_max;
-	uint32_t cwnd, ssthresh, pipe, iss;
+	uint32_t cwnd, ssthresh, pipe, dup_bytes;
 	uint32_t queue_end; /* sequence number behind the last byte queued */
 	uint32_t lost_bytes, sacked_bytes, sacked_count;
 	struct rp_list segs, xmit, lost;
@@ -169,16 +170,15 @@ struct tcp_conn {
 	/* What the deadlines are measured from; reo_ns is one itself, RP_NEVER: none. */
 	uint64_t rto_start_ns, tlp_start_ns, reo_ns;
 	uint64_t rto_min_ns, ack_delay_max_ns, peer_ack_delay_ns, user_timeout_ns;
+	uint64_t life_ns; /* end of FIN-WAIT-2; before it, the next look at the silence */
 	uint64_t stat_sent, stat_received;
 
 	/* Loss recovery. */
 	uint64_t rack_xmit_ns, rack_rtt_ns;
-	/* How late segments came that were not lost: the most, of now and of the spell before. */
-	uint64_t reo_seen_ns, reo_seen_before_ns;
-	uint32_t rack_end, rack_fack, reo_round_end, reo_persist;
+	struct tseg *sack_hint;
+	uint32_t rack_end, rack_fack, reo_round_end;
 	uint16_t reo_seen_count, reo_seen_recoveries; /* of this spell */
 	uint32_t recover;			      /* recovery ends when this is acknowledged */
-	uint32_t ca_acked;
 	const struct tcp_cc_ops *cc;
 	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
 	 */
@@ -195,20 +195,21 @@ struct tcp_conn {
 	/* The end and the timestamp of the first retransmission; undo_una: none, or judged. */
 	uint32_t undo_rtx_end, undo_ts;
 	uint64_t frto_ns; /* when a timeout fired that may have been spurious; 0: none */
-	uint32_t tlp_end, dup_bytes;
-	uint8_t probes;	   /* of recovery, since the last delivery */
+	uint32_t tlp_end, reo_persist;
+	uint8_t reo_mult;
 	bool undo_chained; /* undo_* are of an earlier reduction that may be taken back as well */
 	uint64_t undo_ns;  /* when the first of these was */
+	/* How late segments came that were not lost: the most, of now and of the spell before. */
+	uint64_t reo_seen_ns, reo_seen_before_ns;
 	struct tcp_watched watched[TCP_WATCHED];
 	struct tcp_hystart hystart;
 	uint32_t sack_cache_count;
 	struct tcp_range sack_cache[TCP_SACK_BLOCKS_MAX];
 	struct tcp_range dsack_seen; /* the last one received, and the ACK of its segment */
 	uint32_t dsack_seen_ack;
-	struct tseg *sack_hint;
 
 	/* Seldom used. */
-	uint32_t irs, fin_seq;
+	uint32_t iss, irs, fin_seq;
 	uint32_t want_bytes; /* of the send that was refused */
 	uint16_t mss_max;    /* what the route and the interface let through, no options */
 	uint16_t mss_full;   /* mss while no path MTU is known */
@@ -225,7 +226,6 @@ struct tcp_conn {
 	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
 	uint64_t pmtu_ns; /* when a path MTU was learned; 0: none */
 	struct tcp_bucket pmtu_bucket;
-	uint64_t life_ns; /* end of FIN-WAIT-2; before it, the next look at the silence */
 	uint64_t opened_ns;
 	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo;
 	enum rp_close_reason close_reason;
@@ -238,7 +238,8 @@ struct tcp_conn {
 #define TCP_CONNS_NEAR 64
 /* Of a connection that is served soon: all that a segment in order touches. */
 #define TCP_CONN_HOT_LINES 9
-_Static_assert(offsetof(struct tcp_conn, prr_delivered) <= (TCP_CONN_HOT_LINES + 1) * RP_CACHE_LINE,
+_Static_assert(offsetof(struct tcp_conn, cc_state) + sizeof(struct tcp_dctcp) <=
+		       TCP_CONN_HOT_LINES * RP_CACHE_LINE,
 	"what is hot lies in front");
 
 static inline void tcp_conn_prefetch(const struct tcp_conn *c)
