@@ -522,6 +522,91 @@ static void times(void **state)
 	cluster_free(c);
 }
 
+/* A worker may take ten times as long as any timer runs: nothing is taken from it. */
+static void silent_worker(void **state)
+{
+	struct cluster *c = policed(2, 1, (struct rp_queue_policy){.ttl_ns = 8000 * SEC});
+	struct client *worker = open_consumer(c, 1, Q, 1, 0, ";prefetch=1"), *other;
+	unsigned t;
+
+	settle(c);
+	assert_int_equal(put_status(c, 0, "t", 1), RP_Q_OK);
+	assert_int_equal(shown(worker, false), 1);
+	other = open_consumer(c, 0, Q, 2, 0, "");
+	c->step_ns = 50 * MS;
+	cluster_run(c, 6100 * SEC); /* queues.idle_s is the longest: 600 */
+	assert_int_equal(shown(other, false), 0);
+	assert_int_equal(worker->event_count, 1);
+	t = ack(c, 1, Q, 1, worker->events[0].idx, 0);
+	cluster_run(c, SEC);
+	deleted(c, t, 1);
+	cluster_free(c);
+}
+
+static uint64_t gauges(struct cluster *c)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < c->node_count; i++) {
+		struct rp_queue_totals t;
+
+		rp_queue_get_totals(c->nodes[i].qs, &t);
+		sum += t.queues + t.messages + t.consumers + t.holds + t.requests + t.producers +
+		       t.hosts + t.held + t.bytes;
+	}
+	return sum;
+}
+
+/* A day of puts, deliveries, rejects, ends and returns: what there is goes back to nothing. */
+static void a_day(void **state)
+{
+	struct cluster *c = policed(2, 1,
+		(struct rp_queue_policy){.ttl_ns = 90 * SEC,
+			.delay_ns = SEC,
+			.dedup_ns = 120 * SEC,
+			.deliveries_max = 3,
+			.dead_letter = DEAD});
+	char tail[16];
+
+	c->step_ns = 100 * MS;
+	for (unsigned minute = 0; minute < 24 * 60; minute++) {
+		struct client *a;
+
+		for (unsigned i = 0; i < 3; i++) {
+			snprintf(tail, sizeof(tail), "t%u", (minute + i) % 50);
+			put(c, i % 2, Q, tail, minute % 256);
+		}
+		a = open_consumer(
+			c, minute % 2, minute % 7 ? Q : DEAD, minute % 200, 0, ";prefetch=2");
+		cluster_run(c, 20 * SEC);
+		for (unsigned i = 0; i < a->event_count; i++) {
+			if (!a->events[i].deleted && i % 3 == 0)
+				ack(c, a->node, a->queue, minute % 200, a->events[i].idx, 0);
+			else
+				reject(c, a->node, a->queue, minute % 200, a->events[i].idx);
+		}
+		cluster_run(c, 20 * SEC);
+		close_consumer(c, a, RP_QUEUE_CLOSE_ENDED);
+		cluster_run(c, 20 * SEC);
+		if (minute % 60 == 0)
+			cluster_audit(c);
+	}
+	assert_true(totals_of(c, 0).indexed + totals_of(c, 1).indexed > 2000);
+	print_message("%llu indexed, %llu dead letters\n",
+		(unsigned long long)(totals_of(c, 0).indexed + totals_of(c, 1).indexed),
+		(unsigned long long)(totals_of(c, 0).dead_letters + totals_of(c, 1).dead_letters));
+	assert_true(totals_of(c, 0).dead_letters + totals_of(c, 1).dead_letters > 20);
+	for (unsigned i = 0; i < 2; i++) {
+		unsigned token = c->token_count++;
+
+		rp_queue_clear(c->nodes[i].qs, (1u << 20) + token, span_of(DEAD), RP_QUEUE_PURGE, 0,
+			c->now_ns);
+	}
+	cluster_run(c, 1500 * SEC);
+	assert_int_equal(gauges(c), 0);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +630,8 @@ int main(void)
 		cmocka_unit_test(purged),
 		cmocka_unit_test(replayed),
 		cmocka_unit_test(times),
+		cmocka_unit_test(silent_worker),
+		cmocka_unit_test(a_day),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
