@@ -84,7 +84,7 @@ static void stack_neigh_failed(void *ctx, struct rp_list *user, uint64_t now_ns)
 }
 
 /* Zeros, for records that are cache lines. */
-static void *stack_lines(size_t count, size_t size)
+static void *stack_alloc_lines(size_t count, size_t size)
 {
 	void *p = aligned_alloc(RP_CACHE_LINE, count * size);
 
@@ -101,9 +101,9 @@ static int stack_alloc(struct rp_tcp_stack *s)
 	memcpy(secret, c->secret, sizeof(secret));
 	secret[0] ^= siphash24(c->secret, "flow", 4);
 	secret[1] ^= siphash24(c->secret, "table", 5);
-	s->conns = stack_lines(c->connections_max, sizeof(*s->conns));
+	s->conns = stack_alloc_lines(c->connections_max, sizeof(*s->conns));
 	s->dead = calloc(c->connections_max, sizeof(*s->dead));
-	s->tsegs = stack_lines(c->segments_max, sizeof(*s->tsegs));
+	s->tsegs = stack_alloc_lines(c->segments_max, sizeof(*s->tsegs));
 	s->ooos = calloc(c->reassembly_max, sizeof(*s->ooos));
 	s->listeners = calloc(c->listeners_max, sizeof(*s->listeners));
 	if (!s->conns || !s->dead || !s->tsegs || !s->ooos || !s->listeners || tcp_tw_init(s) ||
