@@ -86,6 +86,8 @@ const char *rp_qmsg_type_name(enum rp_qmsg_type type);
 #define RP_QMSG_WANT_MESSAGE 0x01
 /** FORWARD: it ended in another queue, and this one is for such. */
 #define RP_QMSG_LETTER 0x01
+/** RESUME: only its life is another one, for another dispatcher's sake: it has what it had. */
+#define RP_QMSG_KEEPS 0x01
 /** RESUME: the consumer came back (else: a new life). HANDOVER: everything was handed over. */
 #define RP_QMSG_RESUMES 0x02
 /** FORWARD: it may have been sent before (a lost stream's tail, a move). */

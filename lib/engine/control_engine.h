@@ -208,8 +208,9 @@ int rp_control_record_write(struct rp_control *c, const struct rp_route_key *key
 	struct rp_repl_now now);
 
 /**
- * reply_to of `request` is `reply`, whose record names this node unless an Online one dispatches
- * it: who sends to it comes here, and this node claims. 0; -EAGAIN: not ready.
+ * reply_to of `request` is `reply`, and the dispatcher of `reply` is pinned to this node: claimed
+ * when nobody dispatches it, and taken over from a node that does and hosts no consumer of it; see
+ * rp_queue_pin(). 0; -EAGAIN: not ready, or no buffer.
  */
 int rp_control_queue_link(
 	struct rp_control *c, struct rp_span request, struct rp_span reply, struct rp_repl_now now);

@@ -150,7 +150,7 @@ void control_publish_node(struct rp_control *c, uint64_t node);
 /** Tells the shards of every queue's records anew: what they may know of changed. */
 void control_publish_registry(struct rp_control *c);
 void control_publish_free(struct rp_control *c);
-void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch);
+void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch, bool pinned);
 void control_on_released(struct rp_control *c, struct rp_span name, uint32_t epoch);
 void control_on_consumer_here(
 	struct rp_control *c, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here);

@@ -466,7 +466,7 @@ static void on_named(struct rp_control *c, const struct rp_xmsg *m)
 	struct rp_span name = {rte_pktmbuf_mtod(m->m, const uint8_t *), m->name_length};
 
 	if (m->type == RP_XMSG_CLAIMED)
-		control_on_claimed(c, name, m->epoch);
+		control_on_claimed(c, name, m->epoch, m->value != 0);
 	else if (m->type == RP_XMSG_RELEASED)
 		control_on_released(c, name, m->epoch);
 	else
@@ -535,6 +535,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_RETURNED:
 	case RP_XMSG_SET_RECORD:
 	case RP_XMSG_SET_CONSUMER:
+	case RP_XMSG_PIN:
 	case RP_XMSG_SET_NODE:
 	case RP_XMSG_SET_PEER:
 	case RP_XMSG_SET_UNARY:

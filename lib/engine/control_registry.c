@@ -276,10 +276,10 @@ void control_write_self(struct rp_control *c)
 	}
 }
 
-void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch)
+void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoch, bool pinned)
 {
 	uint8_t key[RP_REGISTRY_KEY_BYTES_MAX], old[RP_RECORD_BYTES_MAX], text[RP_RECORD_BYTES_MAX];
-	int key_length = rp_route_key_dispatcher(name, key, sizeof(key)), n;
+	int key_length = rp_route_key_dispatcher(name, key, sizeof(key)), n, newer;
 	struct rp_dispatcher_record r;
 	struct rp_span value;
 
@@ -290,11 +290,13 @@ void control_on_claimed(struct rp_control *c, struct rp_span name, uint32_t epoc
 	if (value.length > 0)
 		memcpy(old, value.data, value.length);
 	rp_route_dispatcher_parse(&r, old, value.length);
-	if (rp_route_dispatcher_compare(r.epoch, r.node, epoch, c->self.node) >= 0)
-		return; /* somebody newer was written meanwhile; the shard hears of it */
+	newer = rp_route_dispatcher_compare(r.epoch, r.node, epoch, c->self.node);
+	/* Somebody newer was written meanwhile, of whom the shard hears; or nothing is new. */
+	if (newer > 0 || (newer == 0 && (r.pinned || !pinned)))
+		return;
 	r.node = c->self.node;
 	r.epoch = epoch;
-	r.pinned = false;
+	r.pinned = pinned;
 	n = rp_route_dispatcher_format(&r, text, sizeof(text));
 	if (n < 0)
 		return;
@@ -490,6 +492,8 @@ static void record_put(
 int rp_control_queue_link(
 	struct rp_control *c, struct rp_span request, struct rp_span reply, struct rp_repl_now now)
 {
+	uint32_t hash = rp_queue_hash(reply.data, reply.length);
+	struct rp_xmsg m = {.type = RP_XMSG_PIN, .name_length = (uint16_t)reply.length};
 	uint8_t bytes[RP_REGISTRY_KEY_BYTES_MAX];
 	struct rp_dispatcher_record r;
 	struct rp_span key;
@@ -497,13 +501,10 @@ int rp_control_queue_link(
 	c->now = now;
 	if (!rp_repl_ready(c->repl))
 		return -EAGAIN;
-	r = record_of(c, reply, &key, bytes);
-	if (r.node == 0 || rp_repl_state_of(c->repl, r.node) != RP_REPL_ONLINE) {
-		r.node = c->self.node;
-		r.epoch = rp_route_epoch_next(r.epoch, now.wall_us);
-	}
-	r.pinned = true;
-	record_put(c, key, &r);
+	m.m = control_chain(c, &reply, 1);
+	if (!m.m)
+		return -EAGAIN;
+	control_send(c, rp_hash_pick(hash, c->shards), &m);
 	r = record_of(c, request, &key, bytes);
 	r.reply_to = reply;
 	record_put(c, key, &r);

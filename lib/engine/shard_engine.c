@@ -268,6 +268,12 @@ static void on_consumer_open(struct rp_engine *e, const struct rp_xmsg *m, uint6
 	rte_pktmbuf_free(m->m);
 }
 
+static void on_pin(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
+{
+	rp_queue_pin(e->queues, name_of(m), now_ns);
+	rte_pktmbuf_free(m->m);
+}
+
 static void on_record(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	uint8_t text[RP_RECORD_BYTES_MAX];
@@ -499,6 +505,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_SET_RECORD:
 	case RP_XMSG_SET_CONSUMER:
 		on_record(e, m, now_ns);
+		return;
+	case RP_XMSG_PIN:
+		on_pin(e, m, now_ns);
 		return;
 	case RP_XMSG_SET_NODE:
 		on_set_node(e, m, now_ns);

@@ -173,9 +173,9 @@ static void queue_consumer_here(
 	tell_text(ctx, &m, name, true);
 }
 
-static void queue_claimed(void *ctx, struct rp_span name, uint32_t epoch)
+static void queue_claimed(void *ctx, struct rp_span name, uint32_t epoch, bool pinned)
 {
-	struct rp_xmsg m = {.type = RP_XMSG_CLAIMED, .epoch = epoch};
+	struct rp_xmsg m = {.type = RP_XMSG_CLAIMED, .epoch = epoch, .value = pinned};
 
 	tell_text(ctx, &m, name, true);
 }

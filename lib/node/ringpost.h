@@ -218,9 +218,11 @@ void rp_ringpost_reject(
 	struct rp_ringpost_consumer *c, uint64_t idx, rp_ringpost_done_fn done, void *ctx);
 
 /**
- * A pair: replies to what comes on `request` go to `reply` (the record's reply_to), and this node,
- * where the requester is, dispatches `reply` unless another node does; then it follows when a
- * consumer of it opens here. 0 or -EINVAL (a name), -EAGAIN (not ready).
+ * A pair: replies to what comes on `request` go to `reply` (the record's reply_to), whose
+ * dispatcher is pinned to this node, where the requester is: soon after this returns where nobody
+ * or a node without consumers of it dispatches `reply`, and else when the last one there has left.
+ * A pinned dispatcher follows its only consumer to another node once that was there for 30 s. 0 or
+ * -EINVAL (a name), -EAGAIN (not ready).
  */
 int rp_ringpost_queue_link(
 	struct rp_ringpost *rp, struct rp_ringpost_bytes request, struct rp_ringpost_bytes reply);

@@ -250,7 +250,7 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 		c->untook--;
 	m->q->in_flight--;
 	m->consumer = NULL;
-	m->took = m->accepted = m->lost = m->seen = false;
+	m->took = m->accepted = m->lost = m->seen = m->kept = false;
 	/* What comes back of an earlier sending is not this one's. */
 	m->sends++;
 	consumer_update(qs, c);

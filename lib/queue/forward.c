@@ -29,6 +29,9 @@ void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 }
 
 static void producer_forget(struct rp_queues *qs, const struct message *m);
+static struct producer *producer_get(
+	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot);
+static void producer_add(struct producer *p, uint64_t seq);
 
 /* ---- leaving ---- */
 
@@ -62,6 +65,8 @@ void message_unhand(struct rp_queues *qs, struct message *m)
 
 void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
+	m->was_idx = m->idx;
+	m->was_alloc = m->alloc_node;
 	message_unindexed(qs, m);
 	producer_forget(qs, m);
 	m->handed = true;
@@ -137,7 +142,7 @@ static void queue_later(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	queue_unwork(q);
 	q->in_later = true;
-	q->later_ns = now_ns + HANDOVER_RETRY_NS;
+	queue_more(qs, q)->later_ns = now_ns + HANDOVER_RETRY_NS;
 	rp_list_push_back(&qs->later, &q->work);
 }
 
@@ -182,6 +187,24 @@ static enum rp_qstatus forward_admit(struct rp_queues *qs, struct message *m, ui
 	return admit_message(qs, m->q, 0, now_ns); /* its own are in q->bytes */
 }
 
+/* It was to leave, and did not: what came behind it is still behind it. */
+static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	uint64_t idx = m->was_idx;
+
+	m->idx = m->was_idx;
+	m->alloc_node = m->was_alloc;
+	if (!is_self(qs, m->origin_node))
+		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
+	message_unhand(qs, m);
+	message_indexed(qs, m);
+	COUNT(qs, m->q, indexed);
+	policy_begin(qs, m, now_ns);
+	foreign_check(qs, m, now_ns);
+	dispatch_return(qs, m, now_ns);
+	return idx;
+}
+
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
@@ -194,6 +217,8 @@ static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t
 	m->answered = true;
 	if (m->binding)
 		forward_index_bound(qs, m, now_ns);
+	else if (m->handed)
+		answer.idx = forward_index_again(qs, m, now_ns);
 	else if (answer.status == RP_Q_OK)
 		answer.idx = dispatch_index(qs, m, now_ns);
 	else
@@ -273,6 +298,7 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	foreign_remove(qs, m);
 	m->payload = NULL;
 	m->target = node;
+	m->epoch = m->q->epoch;
 	m->state = MESSAGE_SENT;
 	unsent_take(m);
 	rp_list_push_back(&m->q->sent, &m->link);
@@ -304,11 +330,18 @@ static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *
 		queue_later(qs, q, now_ns);
 		return false;
 	}
-	/* What was sent elsewhere is answered first; and the receiver remembers only so many. */
+	/* What was put before it has to arrive first, wherever it is. */
+	if (!m->answered && !m->repeat && !left_all(qs, q, target, now_ns)) {
+		queue_later(qs, q, now_ns);
+		return false;
+	}
+	/* What was sent elsewhere, or to an earlier claim, is answered first; and the receiver
+	 * remembers only so many. */
 	if (q->sent_count > 0) {
 		const struct message *first = rp_list_entry(q->sent.next, struct message, link);
 
-		if (first->target != target || m->order - first->order >= qs->config.forward_window)
+		if (first->target != target || first->epoch != q->epoch ||
+			m->order - first->order >= qs->config.forward_window)
 			return false;
 	}
 	if (is_self(qs, target)) {
@@ -332,10 +365,24 @@ static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *
 	return false;
 }
 
+/* Who waits for another node's word lets pass what others may wait for. */
+static struct message *forward_first(const struct queue *q)
+{
+	struct rp_list *n = q->unsent.next;
+
+	if (q->asking && q->handing > 0) {
+		while (n != &q->unsent && !rp_list_entry(n, struct message, link)->handed)
+			n = n->next;
+		if (n == &q->unsent)
+			n = q->unsent.next;
+	}
+	return rp_list_entry(n, struct message, link);
+}
+
 bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	for (unsigned budget = POLL_BUDGET; !rp_list_empty(&q->unsent); budget--) {
-		struct message *m = rp_list_entry(q->unsent.next, struct message, link);
+		struct message *m = forward_first(q);
 
 		if (budget == 0)
 			return true;
@@ -359,8 +406,10 @@ static void sent_end(struct rp_queues *qs, struct message *m, enum rp_qstatus st
 void forward_took(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	queue_touch(qs, m->q, now_ns);
-	if (!m->handed)
+	if (!m->handed) {
 		COUNT(qs, m->q, puts_remote);
+		left_took(qs, m->q, m->target);
+	}
 	sent_end(qs, m, RP_Q_OK);
 }
 

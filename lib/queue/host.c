@@ -107,7 +107,8 @@ void hold_forget(struct rp_queues *qs, struct hold *h)
 
 static struct done *done_slot(struct host *h, uint64_t idx)
 {
-	return &h->done[idx % DONE_SLOTS];
+	/* Sequences of all epochs begin alike. */
+	return &h->done[(idx * 0x9e3779b97f4a7c15ull >> 32) % DONE_SLOTS];
 }
 
 void hold_done(struct rp_queues *qs, struct hold *h, bool fenced)
@@ -203,19 +204,24 @@ static void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
 	struct queue *q = h->c->q;
+	/* It is not told yet that what it delivered was taken back. */
+	bool lets_go = q->dispatcher == h->fenced_node;
 	struct rp_qmsg msg;
 
 	h->resume_due = false;
 	if (!q->dispatcher || is_self(qs, q->dispatcher))
 		return;
 	/* It dispatches again: what it offers from now on is meant for another life. */
-	if (q->dispatcher == h->barred_node && h->life == h->barred_life)
+	if (q->dispatcher == h->barred_node && h->life == h->barred_life) {
 		host_new_life(qs, h, now_ns);
+		lets_go = true;
+	}
 	msg = qmsg_for(q, RP_QMSG_RESUME);
 	memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
 	msg.token = h->life;
+	msg.idx = h->watch_life;
 	msg.mod_revision = h->start_revision;
-	msg.flags = h->start_revision ? RP_QMSG_RESUMES : 0;
+	msg.flags = h->start_revision ? RP_QMSG_RESUMES : lets_go ? 0 : RP_QMSG_KEEPS;
 	if (qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns) < 0) {
 		h->resume_due = true;
 		peer_reports_due(qs, q->dispatcher);
@@ -292,6 +298,9 @@ static enum rp_qstatus host_check(
 	/* Two dispatchers gave the same index: their keys would be the same. One after the other.
 	 */
 	if (hold && hold->alloc_node != o->alloc_node)
+		return RP_Q_STALL;
+	/* Its new dispatcher does not know yet what was taken back from it: first that. */
+	if (hold && hold->from != o->from && h->life != o->life)
 		return RP_Q_STALL;
 	if (hold) {
 		hold->attempt = o->attempt;
@@ -424,11 +433,28 @@ void host_free(struct rp_queues *qs, struct host *h)
 	host_unlink(qs, h);
 	rp_list_unlink(&h->timer);
 	h->c->host = NULL;
-	h->c->record_node = 0;
+	/* That it is elsewhere may have been heard before it was believed. */
+	h->c->record_node = is_self(qs, h->c->heard_node) ? 0 : h->c->heard_node;
 	consumer_update(qs, h->c);
 	h->c = NULL;
 	h->fenced_node = 0;
 	slab_put(&qs->hosts, h);
+}
+
+/* Former dispatchers whose deliveries its client holds. */
+static void host_leave_former(
+	struct rp_queues *qs, struct host *h, const struct rp_qmsg *msg, uint64_t now_ns)
+{
+	uint64_t told = h->c->q->dispatcher;
+	struct rp_list *n;
+
+	rp_list_foreach (n, &h->holds) {
+		uint64_t from = rp_list_entry(n, struct hold, link)->from;
+
+		if (from != told && from != h->c->q->dispatcher && !is_self(qs, from))
+			qs->ops.send(qs->ctx, from, msg, now_ns);
+		told = from;
+	}
 }
 
 void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
@@ -440,6 +466,7 @@ void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 	msg.status = RP_Q_NO_CONSUMER;
 	msg.mod_revision = h->life;
 	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
+	host_leave_former(qs, h, &msg, now_ns);
 	host_free(qs, h);
 	/* Sooner than its record's end; which tells it as well, should this be lost. */
 	if (q->dispatcher && !is_self(qs, q->dispatcher))
@@ -481,6 +508,7 @@ static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 	h->stalled = false;
 	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
 	h->start_revision = open->start_revision;
+	h->watch_life = h->life;
 	if (open->start_revision)
 		h->last_revision = RP_MAX(h->last_revision, open->start_revision - 1);
 	bucket = handle_bucket(qs, h->handle);
@@ -512,7 +540,7 @@ void rp_queue_consumer_open(
 		h->start_revision ? h->start_revision - 1 : host_next_revision(qs, h, now_ns);
 	qs->ops.answer(qs->ctx, consumer->handle, &answer);
 	qs->ops.consumer_here(qs->ctx, queue_name(q), c->uuid, true);
-	settle_resume(qs, q, c, qs->config.node, h->life, h->start_revision, now_ns);
+	settle_resume(qs, q, c, qs->config.node, h->life, h->start_revision, false, now_ns);
 	move_keep(qs, q);
 	queue_dispatch(qs, q, RP_CLAIM_CONSUMER, now_ns);
 	host_resume(qs, h, now_ns);
@@ -617,6 +645,7 @@ void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 		/* Where another node dispatches by now, a life that nobody has: it only releases.
 		 */
 		msg.token = h->c->q->dispatcher == p->node ? h->life : h->life + 1;
+		msg.idx = h->watch_life;
 		if (qs->ops.send(qs->ctx, p->node, &msg, now_ns) < 0) {
 			p->reports_due = true;
 			return;

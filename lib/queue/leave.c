@@ -70,10 +70,22 @@ static bool may_end_hosts(const struct rp_queues *qs)
 	       qs->leave_hosts < qs->hosts.fresh;
 }
 
+/* What its client was shown is known to the dispatcher, so that it is not shown again elsewhere. */
+static bool host_has_reported(const struct host *h)
+{
+	const struct rp_list *n;
+
+	rp_list_foreach (n, &h->holds) {
+		if (rp_list_entry(n, struct hold, link)->report)
+			return false;
+	}
+	return true;
+}
+
 /* By the server, so what they hold stays theirs. */
 static void host_send_away(struct rp_queues *qs, struct host *h)
 {
-	if (!h->c || !h->open)
+	if (!h->c || !h->open || !host_has_reported(h))
 		return;
 	qs->ops.consumer_ended(qs->ctx, h->handle, RP_QUEUE_END_DRAINING);
 	h->open = false;

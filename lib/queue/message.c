@@ -62,8 +62,9 @@ static bool is_elsewhere(const struct rp_queues *qs, const struct queue *q, cons
 static bool is_at_rival(
 	struct rp_queues *qs, const struct queue *q, uint64_t from, const struct rp_qmsg *m)
 {
-	return q->own && request_rival(qs, q) && q->rival != from &&
-	       !message_find(qs, q, m->idx, m->alloc_node);
+	uint64_t rival = q->own ? request_rival(qs, q) : 0;
+
+	return rival && rival != from && !message_find(qs, q, m->idx, m->alloc_node);
 }
 
 static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
@@ -71,12 +72,18 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 {
 	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 
-	if (q && move_is_between(qs, q, m->idx, m->alloc_node)) {
+	if (m->type == RP_QMSG_GET && !m->idx) {
+		s.status = !q ? RP_Q_OK : q->own ? RP_Q_MOVED : left_status(qs, q);
+		s.alloc_node = q && q->own ? qs->config.node : 0;
+	} else if (q && move_is_between(qs, q, m->idx, m->alloc_node)) {
 		s.status = RP_Q_STALL;
 	} else if (q && (is_elsewhere(qs, q, m) || (m->token && is_at_rival(qs, q, from, m)))) {
 		COUNT(qs, q, moved);
 		s.status = RP_Q_MOVED;
-		s.alloc_node = q->own ? q->rival : q->dispatcher;
+		s.alloc_node = q->own ? q->more->rival : q->dispatcher;
+	} else if (q && q->own && request_rival_lost(qs, q) &&
+		   !message_find(qs, q, m->idx, m->alloc_node)) {
+		s.status = RP_Q_UNREACHABLE;
 	} else if (q && m->type == RP_QMSG_QACK) {
 		s = settle_ack(qs, q, m, from, now_ns);
 	} else if (q && m->type == RP_QMSG_GET) {
@@ -143,7 +150,7 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 		queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns);
 	c = q->own ? consumer_get(qs, q, m->uuid) : consumer_find(qs, q, m->uuid);
 	if (c && m->token)
-		settle_said(qs, c, from, m->token, m->mod_revision, now_ns);
+		settle_said(qs, c, from, m, now_ns);
 	if (c)
 		consumer_tidy(qs, c);
 	if (is_elsewhere(qs, q, m) && q->dispatcher != from)
@@ -294,6 +301,12 @@ static void lost_report(struct rp_queues *qs, uint64_t node, const struct rp_qms
 		return;
 	p->reports_due = true;
 	if (m->type == RP_QMSG_RESUME) {
+		/* That it has to let go was not heard. */
+		if (!(m->flags & (RP_QMSG_RESUMES | RP_QMSG_KEEPS)) &&
+			m->token > c->host->watch_life && !c->host->fenced_node) {
+			c->host->fenced_node = node;
+			c->host->fenced_anew = true;
+		}
 		c->host->resume_due = true;
 		return;
 	}

@@ -147,9 +147,18 @@ void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	move_later(qs, v, now_ns);
 }
 
+bool move_follow(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns)
+{
+	if (!move_get(qs, q))
+		return false;
+	q->move->claimer = node;
+	move_later(qs, q->move, now_ns);
+	return true;
+}
+
 void move_claimed(struct rp_queues *qs, struct queue *q, uint64_t from, uint64_t now_ns)
 {
-	if (!q->own || q->move || queue_has_host(q) || !move_get(qs, q))
+	if (!q->own || q->move || q->pinned || queue_has_host(q) || !move_get(qs, q))
 		return;
 	q->move->claimer = from;
 	move_later(qs, q->move, now_ns + qs->config.resume_ns);
@@ -182,6 +191,23 @@ void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 			return;
 	}
 	hand_over_aside(qs, q, now_ns, forward_hand_over_as_is);
+}
+
+void move_untook(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	struct rp_list *cn, *n, *next;
+
+	rp_list_foreach (cn, &q->consumers) {
+		struct consumer *c = rp_list_entry(cn, struct consumer, link);
+
+		dispatch_unsend(qs, c, now_ns);
+		rp_list_foreach_safe (n, next, &c->bound) {
+			struct message *m = rp_list_entry(n, struct message, link);
+
+			if (!m->took && !m->accepted && !forward_hand_over_as_is(qs, m, now_ns))
+				return;
+		}
+	}
 }
 
 static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
@@ -228,7 +254,7 @@ static void move_step_claim(struct rp_queues *qs, struct move *v, uint64_t now_n
 	struct queue *q = v->q;
 	struct rp_qmsg m;
 
-	if (is_leaving(qs) || q->own || !queue_has_host(q) ||
+	if (is_leaving(qs) || q->own || !queue_is_wanted(q) ||
 		queue_elect(qs, q, RP_CLAIM_CONSUMER, now_ns) != RP_ELECT_TAKE_OVER) {
 		move_end(qs, q);
 		return;
@@ -297,11 +323,6 @@ static struct consumer *bound_holder(
 		if (c->record_node != b->node && c->life)
 			consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
 	}
-	/* It began anew since: what it held is anybody's. */
-	if (c->life != b->life && !c->start_revision) {
-		consumer_tidy(qs, c);
-		return NULL;
-	}
 	return c;
 }
 
@@ -310,6 +331,7 @@ void dispatch_index_bound(
 {
 	struct queue *q = m->q;
 	struct consumer *c;
+	bool anew;
 
 	m->idx = b->idx;
 	m->alloc_node = b->alloc_node;
@@ -330,9 +352,15 @@ void dispatch_index_bound(
 	m->deadline_ns = now_ns + qs->config.accept_ns;
 	m->took = m->accepted = m->timed_out = false;
 	/* Its host is to know who dispatches now: it gets the delivery again, and answers. */
-	m->lost = true;
-	m->seen = b->mod_revision != 0;
-	m->mod_revision = b->mod_revision;
+	m->lost = m->kept = true;
+	/*
+	 * It may have begun anew since, for what some dispatcher delivered or for all: its host
+	 * knows whether the client still has this one, and shows it as new if not.
+	 */
+	anew = c->life != b->life && !c->start_revision;
+	m->attempt += anew;
+	m->seen = b->mod_revision != 0 && !anew;
+	m->mod_revision = anew ? 0 : b->mod_revision;
 	rp_list_push_back(&c->bound, &m->link);
 	rp_list_push_back(&qs->offers, &m->timer);
 	c->outstanding++;

@@ -14,6 +14,7 @@ static void queue_run(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	more = forward_pump(qs, q, now_ns);
 	more |= dispatch_pump(qs, q, now_ns);
 	more |= clear_step(qs, q, now_ns);
+	pin_look(qs, q, now_ns);
 	if (more)
 		queue_work(qs, q);
 }
@@ -90,7 +91,7 @@ static bool poll_requests(struct rp_queues *qs, uint64_t now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
-		request_fail(qs, r, RP_Q_UNREACHABLE);
+		request_fail(qs, r, r->of ? RP_Q_STALL : RP_Q_UNREACHABLE);
 	}
 	return false;
 }
@@ -125,7 +126,7 @@ static bool poll_later(struct rp_queues *qs, uint64_t now_ns)
 	for (unsigned i = 0; !rp_list_empty(&qs->later); i++) {
 		struct queue *q = rp_list_entry(qs->later.next, struct queue, work);
 
-		if (q->later_ns > now_ns)
+		if (q->more->later_ns > now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
@@ -166,6 +167,7 @@ bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns)
 	more |= requests_again(qs, now_ns);
 	more |= move_poll(qs, now_ns);
 	more |= policy_poll(qs, now_ns);
+	more |= pin_poll(qs, now_ns);
 	more |= poll_foreign(qs, now_ns);
 	more |= poll_later(qs, now_ns);
 	more |= poll_idle(qs, now_ns);
@@ -192,8 +194,9 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 	t = RP_MIN(t, FIRST(&qs->again, struct request, again, again_ns));
 	t = RP_MIN(t, move_next_ns(qs));
 	t = RP_MIN(t, policy_next_ns(qs));
+	t = RP_MIN(t, FIRST(&qs->pins, struct queue_more, pin, pin_at_ns));
 	t = RP_MIN(t, FIRST(&qs->foreign, struct message, stay, stay_ns));
-	t = RP_MIN(t, FIRST(&qs->later, struct queue, work, later_ns));
+	t = RP_MIN(t, FIRST(&qs->later, struct queue, work, more->later_ns));
 	idle = FIRST(&qs->idle, struct queue, idle, active_ns);
 	return RP_MIN(t, idle == RP_NEVER ? RP_NEVER : idle + qs->config.idle_ns);
 }

@@ -64,6 +64,7 @@ static int config_defaults(struct rp_queue_config *config)
 	DEFAULT(dead_after_ns, 3 * RP_NS_PER_S);
 	DEFAULT(retry_ns, RP_NS_PER_MS);
 	DEFAULT(stay_ns, RP_NS_PER_MS);
+	DEFAULT(pin_ns, 30 * RP_NS_PER_S);
 	if (!config->node || !config->pool || config->forward_window > DEDUPE_WINDOW / 2)
 		return -EINVAL;
 	return 0;
@@ -136,7 +137,7 @@ struct rp_queues *rp_queue_create(
 	admit_init(qs);
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
-		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves};
+		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves, &qs->pins};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	if (tables_init(qs) < 0) {

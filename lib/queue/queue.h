@@ -46,12 +46,14 @@
  *           (idx 0: the consumer has left); mod_revision = life of the consumer (STALL,
  *           NO_CONSUMER); token: 0, or a client's, answered by REPLY; flags NO_HOLDER
  * QACK GET  idx, alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER
+ *           GET of idx 0: has all that was taken there left it? REPLY: OK, STALL, MOVED
  * REPLY     token, idx, status, count, attempt, mod_revision, payload; status MOVED: alloc_node is the
  *           node that may have it
  * MOVED     nothing more
  * WITHDRAW  idx, alloc_node, uuid, attempt, status: OK = a DELETE event; STALL = drop it if it was not
  *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
- * RESUME    uuid, token = life, mod_revision = start_revision, flags RESUMES
+ * RESUME    uuid, token = life, mod_revision = start_revision, idx = the life that its watch began
+ *           with, flags RESUMES, or KEEPS: a life for another dispatcher's sake, all is kept
  * HANDOVER  flags RESUMES: all is handed over
  * CLAIM     nothing more
  */
@@ -158,6 +160,7 @@ struct rp_queue_config {
 	uint64_t dead_after_ns;	    /**< links.dead_after_ms [3 s] */
 	uint64_t retry_ns; /**< after a refusal that may pass (a full ring, no buffers) [1 ms] */
 	uint64_t stay_ns;  /**< a message may stay in a receive pool's buffers [1 ms] */
+	uint64_t pin_ns;   /**< PIN_STABLE: an only consumer is in place [30 s] */
 };
 
 /** Answer to a client's operation. */
@@ -225,8 +228,11 @@ struct rp_queue_ops {
 	 */
 	void (*consumer_here)(
 		void *ctx, struct rp_span name, const uint8_t uuid[RP_UUID_BYTES], bool here);
-	/** Write the dispatcher record (this node, epoch): keep reply_to, clear pinned. */
-	void (*claimed)(void *ctx, struct rp_span name, uint32_t epoch);
+	/**
+	 * Write the dispatcher record (this node, epoch): keep reply_to; pinned as said. Of an
+	 * epoch that was claimed before: it is pinned now.
+	 */
+	void (*claimed)(void *ctx, struct rp_span name, uint32_t epoch, bool pinned);
 	/**
 	 * Put it into the queue `to` as a dead letter. 0: payload taken;
 	 * rp_queue_dead_lettered(token) follows. -EAGAIN: not now, not taken; asked again.
@@ -284,6 +290,13 @@ void rp_queue_set_node(
 /** The text of /q/{name}; empty = deleted (which re-elects, and drops nothing). */
 void rp_queue_set_record(
 	struct rp_queues *qs, struct rp_span name, struct rp_span text, uint64_t now_ns);
+/**
+ * This node is to dispatch the queue, pinned: it claims what nobody dispatches, and takes it over
+ * from a node that hosts no consumer and is not pinned, as soon as that is so. A pinned queue is
+ * not taken over; it goes where its only consumer is, after `pin_ns`. Not kept beyond the queue's
+ * life, nor when another node pins it.
+ */
+void rp_queue_pin(struct rp_queues *qs, struct rp_span name, uint64_t now_ns);
 /** The text of a consumer record; empty = deleted. -ENOSPC: over a limit, not known then. */
 int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 	const uint8_t uuid[RP_UUID_BYTES], struct rp_span text, uint64_t now_ns);

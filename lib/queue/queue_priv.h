@@ -11,12 +11,13 @@
  * registry.c  who dispatches; nodes that die      dispatch.c  the dispatcher: choose, bind, offer
  * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
  * forward.c   the producer's node                 host.c      the consumer's host
+ * order.c     its order, when the dispatcher is another one
  * request.c   clients' acknowledges and gets      message.c   what other nodes send
  * poll.c      timers                              move.c      a dispatcher that hands over
  * leave.c     a node that stops, or is drained        view.c      consumers, for people
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
- * clear.c     what operators do
+ * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
  * audit.c     checks for tests
  */
 /* clang-format on */
@@ -39,6 +40,9 @@
 #define STALL_RETRY_NS (100 * RP_NS_PER_MS)
 /* A newer dispatcher that refused a message handed over to it is asked again after this. */
 #define HANDOVER_RETRY_NS (100 * RP_NS_PER_MS)
+
+/* Former dispatchers that a producer's node remembers. */
+#define TOOK_MAX 4
 
 struct rejection {
 	struct rejection *next;
@@ -72,7 +76,8 @@ struct message {
 	struct rejection *rejections;
 	struct binding *binding; /**< forward: it goes with it */
 	struct rte_mbuf *payload;
-	uint64_t idx, alloc_node; /**< 0: not indexed */
+	uint64_t idx, alloc_node;    /**< 0: not indexed */
+	uint64_t was_idx, was_alloc; /**< handed: what it was here, should it not leave */
 	uint64_t origin_node, origin_boot, origin_seq;
 	uint64_t token;	       /**< of the client that waits for the put's answer */
 	uint64_t target;       /**< forward: the node that has or may have it */
@@ -84,6 +89,7 @@ struct message {
 	uint32_t bytes; /**< of the payload */
 	uint32_t attempt;
 	uint32_t unseen; /**< attempts that no client saw */
+	uint32_t epoch;	 /**< forward: of the queue, when it was sent */
 	uint16_t tail_length;
 	uint16_t sends; /**< of this message, to tell an old answer from the last one's */
 	uint8_t state;
@@ -96,6 +102,7 @@ struct message {
 	bool accepted : 1;
 	bool timed_out : 1;    /**< not accepted in time: counted */
 	bool lost : 1;	       /**< to be sent again to the consumer that it is bound to */
+	bool kept : 1;	       /**< bound by a former dispatcher: its host may have it */
 	bool seen : 1;	       /**< its event exists: sent again with its mod_revision */
 	bool repeat : 1;       /**< forward: `target` may have it */
 	bool handed : 1;       /**< forward: it was indexed here; q->handing counts them */
@@ -124,7 +131,8 @@ struct consumer {
 	uint64_t node;		 /**< where it is, as it said itself; 0 = nowhere yet */
 	uint64_t life;		 /**< as it said itself; 0 = not there */
 	uint64_t start_revision; /**< of that life */
-	uint64_t record_node;	 /**< as its record says; 0 = no record seen */
+	uint64_t record_node;	 /**< as its record says; 0 = none seen, or not while it is here */
+	uint64_t heard_node;	 /**< as its last record said, wherever it was then */
 	/* A word of another node that it is there, which its record has not confirmed yet. */
 	uint64_t said_node, said_life, said_revision;
 	uint64_t pause_until_ns;
@@ -156,6 +164,7 @@ struct host {
 	struct rp_list holds;
 	uint64_t handle;
 	uint64_t life, start_revision, last_revision;
+	uint64_t watch_life; /**< with which its watch began; `life` is newer since a fence */
 	uint64_t deadline_ns;
 	uint64_t fenced_node; /**< its dispatcher until that was lost; told when it is back */
 	/** A former dispatcher that was told to let go what it counts as held in that life here. */
@@ -201,6 +210,7 @@ enum request_kind {
 	REQUEST_ACK,
 	REQUEST_GET,
 	REQUEST_REJECT,
+	REQUEST_LEFT, /**< is anything left there of what that node took; no client's */
 };
 
 struct request {
@@ -208,6 +218,7 @@ struct request {
 	struct rp_list again; /**< qs->again, while the message is between two dispatchers */
 	struct queue *q;
 	uint64_t token, node, idx, alloc_node, deadline_ns, again_ns;
+	uint64_t of; /**< LEFT: the node that is asked */
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t kind, flags;
 	bool retried; /**< sent on after MOVED, once */
@@ -248,6 +259,14 @@ struct seen_tail {
 
 /* What few queues need. */
 struct queue_more {
+	struct queue *q;
+	struct rp_list pin; /**< qs->pins, by pin_at_ns */
+	uint64_t rival; /**< a node that dispatched it too, and may hold what it bound; 0 = none */
+	uint64_t later_ns;
+	uint64_t pin_node;  /**< where its only consumer is, so that it may go there; 0 = none */
+	uint64_t pin_at_ns; /**< when it may */
+	/* Nodes that took forwards of this node, latest first: each may have some that wait. */
+	uint64_t took[TOOK_MAX];
 	struct rp_list delayed, ending; /**< messages */
 	struct rp_list tails;		/**< seen; the queue stays as long as there are some */
 	uint64_t ending_bytes;
@@ -277,12 +296,10 @@ struct queue {
 	struct move *move; /**< NULL: it stays where it is */
 	uint8_t *name;	   /**< blob */
 	uint64_t dispatcher;
-	uint64_t rival; /**< a node that dispatched it too, and may hold what it bound; 0 = none */
 	uint64_t sequence; /**< of the last idx given */
 	uint64_t order;	   /**< of the last forward, and identity of the last put */
 	uint64_t bytes;	   /**< of all messages, those on their way to the dispatcher too */
 	uint64_t active_ns;
-	uint64_t later_ns;
 	uint32_t hash;
 	uint32_t depth, in_flight, unsent_count;
 	uint32_t handing; /**< of those unsent and sent, what was indexed here */
@@ -296,8 +313,11 @@ struct queue {
 	uint32_t in_work : 1;
 	uint32_t resend : 1; /**< a consumer has to be sent again what it holds */
 	uint32_t in_later : 1;
-	uint16_t policy;				  /**< of qs->policies; POLICY_NONE */
-	uint16_t policy_version;			  /**< of qs, when it was looked for */
+	uint32_t pinned : 1;	 /**< as the record says: nobody takes it over */
+	uint32_t pin_wanted : 1; /**< this node is to dispatch it, pinned */
+	uint32_t asking : 1;	 /**< a REQUEST_LEFT is on its way */
+	uint16_t policy;	 /**< of qs->policies; POLICY_NONE */
+	uint16_t policy_version; /**< of qs, when it was looked for */
 	uint64_t wait_sum_ns, wait_max_ns, accept_sum_ns; /**< of accepts */
 	struct queue_more *more;			  /**< NULL: nothing of it is needed yet */
 	struct {
@@ -362,13 +382,13 @@ struct rp_queues {
 
 	struct rp_list work, later, idle, unclaimed;
 	struct rp_list offers, foreign, requests, again, producers, moves;
-	struct rp_list retry, stalled, suspended, doubted, resuming;
+	struct rp_list retry, stalled, suspended, doubted, resuming, pins;
 	uint64_t peer_deadline_ns;
 	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
 	struct rp_queue_counters counters;
 };
 
-/** NULL where it had none and there is no room, which is not before there is none for a queue. */
+/** Made when it is first asked for; there are as many as queues. */
 struct queue_more *queue_more(struct rp_queues *qs, struct queue *q);
 
 static inline void count_one(uint64_t *a)
@@ -469,6 +489,8 @@ struct rte_mbuf *payload_share(struct rte_mbuf *payload);
 enum rp_election_verdict queue_elect(
 	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
 bool queue_has_host(const struct queue *q);
+/** This node hosts a consumer of it, or it is to be pinned here: a reason to take it over. */
+bool queue_is_wanted(const struct queue *q);
 /** As queue_elect(), and claims when that is the verdict. */
 enum rp_dispatch queue_dispatch(
 	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns);
@@ -607,13 +629,13 @@ struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp
 struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);
 void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
-	uint64_t life, uint64_t start_revision, uint64_t now_ns);
+	uint64_t life, uint64_t start_revision, bool keeps, uint64_t now_ns);
 /**
  * A node says that the consumer is there. It counts at once when it is newer than what is known,
  * and else when the consumer's record says the same.
  */
-void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
-	uint64_t start_revision, uint64_t now_ns);
+void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, const struct rp_qmsg *m,
+	uint64_t now_ns);
 /** The record of the consumer names that node now. */
 void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t now_ns);
 /** The consumer has left, if that was its life. */
@@ -625,6 +647,13 @@ void settle_refused(
 void settle_took(struct rp_queues *qs, struct message *m);
 /** An offer that may not have arrived: to be sent again to the same consumer. */
 void settle_lost(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/**
+ * Its node is lost. What a former dispatcher bound stays, as that node does not know this one, and
+ * may reach the former: true. All else is released.
+ */
+bool settle_keep_kept(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
+/** Its host is asked, by offering it all once more, whether it has what it counts as holding. */
+void settle_verify(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 
 /* notice.c */
@@ -659,16 +688,32 @@ void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payl
 void producer_free(struct rp_queues *qs, struct producer *p);
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status);
 
+/* order.c */
+/** A forward of this node's own was taken there. */
+void left_took(struct rp_queues *qs, struct queue *q, uint64_t node);
+/** Something newer may go to `target`: what was put before has arrived, or cannot be waited for. */
+bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t now_ns);
+void left_answered(struct rp_queues *qs, struct queue *q, uint64_t node, enum rp_qstatus status);
+/** What another node wants to know: RP_Q_OK, STALL: not yet. */
+enum rp_qstatus left_status(struct rp_queues *qs, const struct queue *q);
+
 /* move.c */
 /** This node dispatches the queue, or holds messages of it, and wants to be rid of them. */
 void move_begin(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** Another node has claimed it: all that is here goes there as it is. */
 void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+/**
+ * Likewise, but only what its consumer may not have got: it stays his, and the newer dispatcher
+ * asks his host.
+ */
+void move_untook(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 void move_end(struct rp_queues *qs, struct queue *q);
 /** This node hosts consumers and would dispatch, if the dispatcher hosts none. */
 void move_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** CLAIM came. */
 void move_claimed(struct rp_queues *qs, struct queue *q, uint64_t from, uint64_t now_ns);
+/** It goes to that node, which hosts its only consumer. False: out of moves. */
+bool move_follow(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns);
 /** A consumer opens here: nobody else has a claim. */
 void move_keep(struct rp_queues *qs, struct queue *q);
 /** HANDOVER came. */
@@ -683,6 +728,12 @@ void dispatch_index_bound(
 bool move_is_between(
 	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
 bool move_poll(struct rp_queues *qs, uint64_t now_ns);
+
+/* pin.c */
+/** Whether the queue has one consumer elsewhere, since when, and goes there when it is time. */
+void pin_look(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
+void pin_forget(struct queue *q);
+bool pin_poll(struct rp_queues *qs, uint64_t now_ns);
 
 /* leave.c */
 /** A step of what a node that leaves has to do, bounded; and when the next is due. */
@@ -731,9 +782,13 @@ void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
 
 /* request.c */
+/** Asks the node whether all that it took has left it; ends in left_answered(). */
+bool request_left(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns);
 void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns);
 /** The queue's rival, when it can be asked; 0 = none. */
 uint64_t request_rival(struct rp_queues *qs, const struct queue *q);
+/** It cannot, and may live: what is not here may be there. */
+bool request_rival_lost(struct rp_queues *qs, const struct queue *q);
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);
 bool requests_again(struct rp_queues *qs, uint64_t now_ns);

@@ -18,6 +18,8 @@ static void queue_set_dispatcher(
 	q->dispatcher = node;
 	qs->own_count += (uint32_t)own - q->own;
 	q->own = own;
+	q->pinned = false;
+	pin_forget(q);
 	rp_list_unlink(&q->at_node);
 	rp_list_push_back(p ? &p->queues : &qs->unclaimed, &q->at_node);
 }
@@ -31,6 +33,11 @@ bool queue_has_host(const struct queue *q)
 			return true;
 	}
 	return false;
+}
+
+bool queue_is_wanted(const struct queue *q)
+{
+	return q->pin_wanted || queue_has_host(q);
 }
 
 static bool queue_has_consumer_at(const struct queue *q, uint64_t node)
@@ -63,6 +70,7 @@ enum rp_election_verdict queue_elect(
 		.node = q->dispatcher,
 		.node_state = p ? p->state : RP_NODE_GONE,
 		.own_claim = q->own,
+		.pinned = q->pinned,
 		.node_hosts_consumer = claim == RP_CLAIM_CONSUMER && q->dispatcher &&
 				       queue_has_consumer_at(q, q->dispatcher),
 	};
@@ -101,10 +109,15 @@ bool queue_claim(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 	if (!epoch)
 		return false;
+	/* It may live, out of reach, with what it took. */
+	if (q->dispatcher && !is_self(qs, q->dispatcher) && !(q->move && q->move->from))
+		queue_more(qs, q)->rival = q->dispatcher;
 	queue_set_dispatcher(qs, q, epoch, qs->config.node, true);
 	q->sequence = first_sequence(qs->config.node);
 	COUNT(qs, q, claims);
-	qs->ops.claimed(qs->ctx, queue_name(q), epoch);
+	q->pinned = q->pin_wanted;
+	q->pin_wanted = false;
+	qs->ops.claimed(qs->ctx, queue_name(q), epoch, q->pinned);
 	rp_list_foreach (n, &q->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, link);
 
@@ -126,8 +139,8 @@ static bool hand_over_removed(struct rp_queues *qs, struct message *m, uint64_t 
 }
 
 /*
- * Somebody else dispatches now: what waits goes there; what is bound stays until it is settled, but
- * where this node has asked to be rid of it.
+ * Somebody else dispatches now: what waits goes there, behind what its consumers may not have got;
+ * what they have stays until it is settled, but where this node has asked to be rid of it.
  */
 static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
@@ -138,6 +151,7 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		move_all(qs, q, now_ns);
 	else
 		move_end(qs, q);
+	move_untook(qs, q, now_ns);
 	while (!rp_list_empty(&q->waiting)) {
 		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
 
@@ -145,8 +159,14 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		forward_hand_over(qs, m, now_ns);
 	}
 	hand_over_aside(qs, q, now_ns, hand_over_removed);
-	rp_list_foreach (n, &q->consumers)
-		consumer_update(qs, rp_list_entry(n, struct consumer, link));
+	rp_list_foreach (n, &q->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, link);
+
+		/* They tell the new one how they are; what they hold of this one they are asked. */
+		if (!is_self(qs, c->node))
+			settle_verify(qs, c, now_ns);
+		consumer_update(qs, c);
+	}
 }
 
 static void queue_resume_hosts(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
@@ -171,11 +191,11 @@ bool queue_learn(
 		return false;
 	newer = rp_route_dispatcher_compare(epoch, node, q->epoch, q->dispatcher);
 	if (newer < 0 && node != q->dispatcher)
-		q->rival = node;
+		queue_more(qs, q)->rival = node;
 	if (newer <= 0)
 		return false;
 	if (q->dispatcher && q->dispatcher != node)
-		q->rival = q->dispatcher;
+		queue_more(qs, q)->rival = q->dispatcher;
 	queue_set_dispatcher(qs, q, epoch, node, false);
 	if (is_self(qs, node)) {
 		/* An earlier life of this node: only a claim of this one may give indexes out. */
@@ -197,7 +217,7 @@ void queue_recheck(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	enum rp_claim claim = RP_CLAIM_NONE;
 
 	q->recheck = false;
-	if (queue_has_host(q))
+	if (queue_is_wanted(q))
 		claim = RP_CLAIM_CONSUMER;
 	else if (q->unsent_count > 0)
 		claim = RP_CLAIM_PRODUCER;
@@ -211,6 +231,27 @@ void queue_end(struct rp_queues *qs, struct queue *q)
 	queue_free(qs, q);
 }
 
+/* Where the consumers are, and whether it is pinned, decides who claims. */
+static void claim_again(struct queue *q)
+{
+	if (!q->own && !q->move && queue_is_wanted(q))
+		q->recheck = true;
+}
+
+static void queue_recorded(struct rp_queues *qs, struct queue *q,
+	const struct rp_dispatcher_record *r, uint64_t now_ns)
+{
+	queue_learn(qs, q, r->epoch, r->node, now_ns);
+	if (q->epoch != r->epoch || q->dispatcher != r->node || q->pinned == r->pinned)
+		return;
+	q->pinned = r->pinned;
+	/* The one that was first has it. */
+	if (r->pinned && !is_self(qs, r->node))
+		q->pin_wanted = false;
+	claim_again(q);
+	queue_work(qs, q);
+}
+
 void rp_queue_set_record(
 	struct rp_queues *qs, struct rp_span name, struct rp_span text, uint64_t now_ns)
 {
@@ -222,7 +263,7 @@ void rp_queue_set_record(
 	if (rp_route_dispatcher_parse(&r, text.data, text.length) == 0) {
 		q = queue_get(qs, name, now_ns);
 		if (q)
-			queue_learn(qs, q, r.epoch, r.node, now_ns);
+			queue_recorded(qs, q, &r, now_ns);
 		return;
 	}
 	q = queue_find(qs, name);
@@ -246,6 +287,8 @@ void rp_queue_set_record(
 static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 {
 	uint64_t was = c->record_node;
+
+	c->heard_node = 0;
 
 	/* Without a record of this life it is the echo of an earlier one's end. */
 	if (!was)
@@ -276,13 +319,6 @@ void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 	dispatch_release_all(qs, c, now_ns);
 	consumer_tidy(qs, c);
 	queue_work(qs, q);
-}
-
-/* Where the consumers are decides who claims. */
-static void claim_again(struct queue *q)
-{
-	if (!q->own && !q->move && queue_has_host(q))
-		q->recheck = true;
 }
 
 int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
@@ -341,6 +377,7 @@ void rp_queue_set_node(
 	struct rp_queues *qs, uint64_t node, enum rp_node_state state, uint64_t now_ns)
 {
 	struct peer *p = peer_get(qs, node);
+	struct rp_list *n;
 
 	if (!p || p->state == state)
 		return;
@@ -357,6 +394,8 @@ void rp_queue_set_node(
 	}
 	if (state != RP_NODE_ONLINE)
 		queues_recheck(qs, &p->queues);
+	rp_list_foreach (n, &p->consumers)
+		queue_work(qs, rp_list_entry(n, struct consumer, at_node)->q);
 	if (state == RP_NODE_GONE)
 		notices_drop(qs, p);
 	peer_unblock(qs, p);
@@ -400,8 +439,14 @@ void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns)
 	p->fence_ns = p->offer_ns = RP_NEVER;
 	peers_deadline(qs);
 	host_fence_lifted(qs, p, now_ns);
-	rp_list_foreach (n, &p->consumers)
-		consumer_update(qs, rp_list_entry(n, struct consumer, at_node));
+	rp_list_foreach (n, &p->consumers) {
+		struct consumer *c = rp_list_entry(n, struct consumer, at_node);
+
+		/* Its host tells the dispatcher how it is; here is only what it held before. */
+		if (!c->q->own)
+			settle_verify(qs, c, now_ns);
+		consumer_update(qs, c);
+	}
 	rp_list_foreach (n, &p->queues)
 		queue_resume_hosts(qs, rp_list_entry(n, struct queue, at_node), now_ns);
 	rp_queue_on_room(qs, node, now_ns);
@@ -426,7 +471,8 @@ static void peer_offer(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 	rp_list_foreach_safe (n, next, &p->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, at_node);
 
-		consumer_gone(qs, c, now_ns);
+		if (!settle_keep_kept(qs, c, now_ns))
+			consumer_gone(qs, c, now_ns);
 	}
 }
 

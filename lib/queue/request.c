@@ -45,10 +45,14 @@ static void request_free(struct rp_queues *qs, struct request *r)
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status)
 {
 	const struct settled s = {.status = status};
-	uint64_t token = r->token, idx = r->idx;
+	uint64_t token = r->token, idx = r->idx, of = r->of;
+	struct queue *q = r->q;
 
 	request_free(qs, r);
-	request_answer(qs, token, &s, idx);
+	if (of)
+		left_answered(qs, q, of, status);
+	else
+		request_answer(qs, token, &s, idx);
 }
 
 static struct rp_qmsg request_msg(const struct request *r)
@@ -57,6 +61,7 @@ static struct rp_qmsg request_msg(const struct request *r)
 		[REQUEST_ACK] = RP_QMSG_QACK,
 		[REQUEST_GET] = RP_QMSG_GET,
 		[REQUEST_REJECT] = RP_QMSG_REJECTED,
+		[REQUEST_LEFT] = RP_QMSG_GET,
 	};
 	struct rp_qmsg m = qmsg_for(r->q, types[r->kind]);
 
@@ -116,6 +121,8 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 	case REQUEST_REJECT:
 		s = settle_reject(qs, r->q, &m, qs->config.node, now_ns);
 		break;
+	case REQUEST_LEFT: /* of another node */
+		break;
 	}
 	request_settle_hold(qs, r, &s);
 	return s;
@@ -123,9 +130,17 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 
 uint64_t request_rival(struct rp_queues *qs, const struct queue *q)
 {
-	const struct peer *p = peer_find(qs, q->rival);
+	const struct peer *p = q->more ? peer_find(qs, q->more->rival) : NULL;
 
-	return p && p->state == RP_NODE_ONLINE && !p->lost && !is_self(qs, q->rival) ? q->rival : 0;
+	return p && p->state == RP_NODE_ONLINE && !p->lost && !is_self(qs, p->node) ? p->node : 0;
+}
+
+bool request_rival_lost(struct rp_queues *qs, const struct queue *q)
+{
+	const struct peer *p = q->more ? peer_find(qs, q->more->rival) : NULL;
+
+	return p && !is_self(qs, p->node) && p->state != RP_NODE_GONE && !p->offered &&
+	       (p->lost || p->state != RP_NODE_ONLINE);
 }
 
 /* Which node settles it, or 0 and *status. */
@@ -133,6 +148,7 @@ static uint64_t request_node(
 	struct rp_queues *qs, struct request *r, enum rp_qstatus *status, uint64_t now_ns)
 {
 	const struct hold *hold = request_hold(qs, r);
+	uint64_t rival;
 
 	if (hold)
 		r->alloc_node = hold->alloc_node;
@@ -153,7 +169,12 @@ static uint64_t request_node(
 		return qs->config.node;
 	switch (queue_dispatch(qs, r->q, RP_CLAIM_NONE, now_ns)) {
 	case RP_DISPATCH_LOCAL:
-		return request_rival(qs, r->q) ? r->q->rival : qs->config.node;
+		rival = request_rival(qs, r->q);
+		if (!rival && request_rival_lost(qs, r->q)) {
+			*status = RP_Q_UNREACHABLE;
+			return 0;
+		}
+		return rival ? rival : qs->config.node;
 	case RP_DISPATCH_REMOTE:
 		return r->q->dispatcher;
 	case RP_DISPATCH_UNKNOWN:
@@ -163,14 +184,40 @@ static uint64_t request_node(
 	return 0;
 }
 
-static void request_send(struct rp_queues *qs, struct request *r, uint64_t node, uint64_t now_ns)
+/* False: it has failed. */
+static bool request_send(struct rp_queues *qs, struct request *r, uint64_t node, uint64_t now_ns)
 {
 	struct rp_qmsg m = request_msg(r);
 
 	m.token = slab_id(&qs->requests_slab, r);
 	r->node = node;
-	if (qs->ops.send(qs->ctx, node, &m, now_ns) < 0)
-		request_fail(qs, r, RP_Q_UNREACHABLE);
+	if (qs->ops.send(qs->ctx, node, &m, now_ns) == 0)
+		return true;
+	request_fail(qs, r, RP_Q_UNREACHABLE);
+	return false;
+}
+
+static void request_wait(struct rp_queues *qs, struct request *r, uint64_t now_ns)
+{
+	r->deadline_ns = now_ns + 2 * qs->config.dead_after_ns;
+	rp_list_init(&r->timer);
+	rp_list_init(&r->again);
+	rp_list_push_back(&qs->requests, &r->timer);
+	r->q->requests++;
+}
+
+bool request_left(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns)
+{
+	struct request *r = slab_get(&qs->requests_slab);
+
+	if (!r)
+		return false;
+	r->kind = REQUEST_LEFT;
+	r->flags = RP_QMSG_NO_HOLDER;
+	r->q = q;
+	r->of = node;
+	request_wait(qs, r, now_ns);
+	return request_send(qs, r, node, now_ns);
 }
 
 static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t token,
@@ -206,11 +253,7 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 		return;
 	}
 	*r = local;
-	r->deadline_ns = now_ns + 2 * qs->config.dead_after_ns;
-	rp_list_init(&r->timer);
-	rp_list_init(&r->again);
-	rp_list_push_back(&qs->requests, &r->timer);
-	r->q->requests++;
+	request_wait(qs, r, now_ns);
 	if (between)
 		request_park(qs, r, now_ns);
 	else
@@ -224,6 +267,10 @@ static void request_again(struct rp_queues *qs, struct request *r, uint64_t now_
 	uint64_t node, token = r->token, idx = r->idx;
 
 	rp_list_unlink(&r->again);
+	if (r->of) {
+		request_send(qs, r, r->of, now_ns);
+		return;
+	}
 	node = request_node(qs, r, &s.status, now_ns);
 	if (node && !is_self(qs, node)) {
 		request_send(qs, r, node, now_ns);
@@ -274,6 +321,11 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	if (m->status == RP_Q_STALL) {
 		rte_pktmbuf_free(m->payload);
 		request_park(qs, r, now_ns);
+		return;
+	}
+	if (r->of) {
+		rte_pktmbuf_free(m->payload);
+		request_fail(qs, r, m->status);
 		return;
 	}
 	if (m->status == RP_Q_MOVED) {

@@ -24,6 +24,7 @@ static struct message *settle_find(
 
 static void message_took(struct message *msg)
 {
+	msg->kept = false;
 	if (msg->took)
 		return;
 	msg->took = true;
@@ -52,6 +53,27 @@ static void message_lost(struct rp_queues *qs, struct message *msg, uint64_t now
 	c->q->resend = true;
 	queue_work(qs, c->q);
 	consumer_update(qs, c);
+}
+
+void settle_verify(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &c->bound)
+		message_lost(qs, rp_list_entry(n, struct message, link), now_ns);
+}
+
+bool settle_keep_kept(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+
+	rp_list_foreach_safe (n, next, &c->bound) {
+		struct message *msg = rp_list_entry(n, struct message, link);
+
+		if (!msg->kept)
+			dispatch_release(qs, msg, now_ns);
+	}
+	return !rp_list_empty(&c->bound);
 }
 
 void settle_lost(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
@@ -204,6 +226,8 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 	message_free(qs, msg);
 	COUNT(qs, q, acks);
 	queue_touch(qs, q, now_ns);
+	if (q->depth == 0 && q->more && q->more->pin_node)
+		queue_work(qs, q);
 	return s;
 }
 
@@ -281,28 +305,76 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	return s;
 }
 
-void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
-	uint64_t life, uint64_t start_revision, uint64_t now_ns)
+/* It comes back: it has all that is older. */
+static void bound_resume(
+	struct rp_queues *qs, struct consumer *c, uint64_t start_revision, uint64_t now_ns)
 {
 	struct rp_list *n;
 
+	if (c->q->own)
+		dispatch_unsend(qs, c, now_ns);
+	rp_list_foreach (n, &c->bound) {
+		struct message *msg = rp_list_entry(n, struct message, link);
+
+		if (!msg->accepted || msg->mod_revision >= start_revision)
+			message_lost(qs, msg, now_ns);
+	}
+}
+
+/*
+ * It let go what it had from here. What it had from another dispatcher, which handed that over
+ * meanwhile, it may have still: it is offered again, and shown as new if not.
+ */
+static void bound_let_go(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n = c->bound.prev;
+
+	while (n != &c->bound) {
+		struct message *msg = rp_list_entry(n, struct message, link);
+
+		n = n->prev;
+		if (!msg->kept) {
+			dispatch_release(qs, msg, now_ns);
+			continue;
+		}
+		message_lost(qs, msg, now_ns);
+		msg->seen = false;
+		msg->mod_revision = 0;
+		msg->attempt++;
+	}
+}
+
+/* What was on its way to the life before may have been refused: it is sent to this one. */
+static void bound_keep(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &c->bound) {
+		struct message *msg = rp_list_entry(n, struct message, link);
+
+		if (!msg->took)
+			message_lost(qs, msg, now_ns);
+	}
+}
+
+void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node,
+	uint64_t life, uint64_t start_revision, bool keeps, uint64_t now_ns)
+{
 	if (c->node == node && c->life == life) {
 		c->away = false;
 		consumer_unpause(qs, c);
 		return;
 	}
-	if (start_revision == 0) {
-		consumer_place(qs, c, 0, 0);
-		dispatch_release_all(qs, c, now_ns);
+	if (start_revision > 0) {
+		bound_resume(qs, c, start_revision, now_ns);
+	} else if (keeps) {
+		bound_keep(qs, c, now_ns);
 	} else {
+		consumer_place(qs, c, 0, 0);
 		if (q->own)
-			dispatch_unsend(qs, c, now_ns);
-		rp_list_foreach (n, &c->bound) {
-			struct message *msg = rp_list_entry(n, struct message, link);
-
-			if (!msg->accepted || msg->mod_revision >= start_revision)
-				message_lost(qs, msg, now_ns);
-		}
+			bound_let_go(qs, c, now_ns);
+		else
+			dispatch_release_all(qs, c, now_ns);
 	}
 	consumer_place(qs, c, node, life);
 	c->start_revision = start_revision;
@@ -317,9 +389,12 @@ static void consumer_replace(struct rp_queues *qs, struct consumer *c)
 	host_free(qs, c->host);
 }
 
-void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
-	uint64_t start_revision, uint64_t now_ns)
+void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, const struct rp_qmsg *m,
+	uint64_t now_ns)
 {
+	uint64_t life = m->token, start_revision = m->mod_revision;
+	/* A new life for another dispatcher's sake, of the watch that is known here. */
+	bool keeps = (m->flags & RP_QMSG_KEEPS) && c->life && c->life >= m->idx && node == c->node;
 	uint64_t known = c->host ? c->host->life : c->life;
 	bool gone = c->host ? !c->host->open : !c->life || c->away;
 
@@ -332,11 +407,12 @@ void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64
 	c->said_node = 0;
 	if (c->host)
 		consumer_replace(qs, c);
-	settle_resume(qs, c->q, c, node, life, start_revision, now_ns);
+	settle_resume(qs, c->q, c, node, life, start_revision, keeps, now_ns);
 }
 
 void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t now_ns)
 {
+	c->heard_node = node;
 	if (c->host && !is_self(qs, node) && is_self(qs, c->record_node)) {
 		/* Its record here was seen, so the other one is newer: it has moved. */
 		consumer_replace(qs, c);
@@ -349,7 +425,7 @@ void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, ui
 		consumer_unpause(qs, c);
 	if (!c->host && c->said_node && c->said_node == node) {
 		c->said_node = 0;
-		settle_resume(qs, c->q, c, node, c->said_life, c->said_revision, now_ns);
+		settle_resume(qs, c->q, c, node, c->said_life, c->said_revision, false, now_ns);
 	}
 }
 
@@ -360,6 +436,26 @@ void settle_leave(
 		consumer_gone(qs, c, now_ns);
 }
 
+/*
+ * Its client was shown it, or a former dispatcher bound it, so that it may have been: there, or
+ * where it has gone to, which is known a little later. False: it is not so.
+ */
+static bool settle_kept(
+	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns)
+{
+	struct consumer *c = m->consumer;
+
+	if (status != RP_Q_STALL && status != RP_Q_NO_CONSUMER)
+		return false;
+	/* It tells who dispatches now where it is, and not this node. */
+	if (status == RP_Q_NO_CONSUMER && !c->q->own && c->record_node && c->record_node != c->node)
+		consumer_place(qs, c, c->record_node, c->life);
+	else if (!c->pause)
+		consumer_pause(qs, c, status == RP_Q_STALL ? PAUSE_STALL : PAUSE_DOUBT, now_ns);
+	message_lost(qs, m, now_ns);
+	return true;
+}
+
 void settle_refused(
 	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns)
 {
@@ -368,6 +464,8 @@ void settle_refused(
 	/* Its client has it, by what was heard meanwhile. */
 	if (m->accepted)
 		status = RP_Q_DUPLICATE;
+	if ((m->kept || m->seen) && settle_kept(qs, m, status, now_ns))
+		return;
 	switch (status) {
 	case RP_Q_OK:
 	case RP_Q_DUPLICATE:

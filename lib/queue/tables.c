@@ -39,8 +39,6 @@ struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_
 	}
 	q->name_length = (uint8_t)name.length;
 	q->hash = rp_queue_hash(name.data, name.length);
-	/* Above all that an earlier life of this queue or node has used. */
-	q->order = wall_us(qs, now_ns);
 	rp_list_init(&q->idle);
 	rp_list_init(&q->work);
 	rp_list_init(&q->at_node);
@@ -79,6 +77,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	rp_list_unlink(&q->work);
 	rp_list_unlink(&q->at_node);
 	move_end(qs, q);
+	pin_forget(q);
 	if (q->more)
 		slab_put(&qs->mores, q->more);
 	blob_put(&qs->names, q->name, q->name_length);
@@ -87,14 +86,15 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 
 struct queue_more *queue_more(struct rp_queues *qs, struct queue *q)
 {
-	if (q->more)
-		return q->more;
-	q->more = slab_get(&qs->mores);
-	if (!q->more)
-		return NULL;
-	rp_list_init(&q->more->delayed);
-	rp_list_init(&q->more->ending);
-	rp_list_init(&q->more->tails);
+	if (!q->more) {
+		q->more = slab_get(&qs->mores); /* as many as queues */
+		RP_ASSERT(q->more != NULL);
+		q->more->q = q;
+		rp_list_init(&q->more->pin);
+		rp_list_init(&q->more->delayed);
+		rp_list_init(&q->more->ending);
+		rp_list_init(&q->more->tails);
+	}
 	return q->more;
 }
 

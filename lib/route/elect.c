@@ -41,7 +41,8 @@ enum rp_election_verdict rp_route_elect(const struct rp_election *e, enum rp_cla
 		return claim == RP_CLAIM_NONE ? RP_ELECT_UNAVAILABLE : RP_ELECT_CLAIM;
 	}
 	if (usable) {
-		if (claim == RP_CLAIM_CONSUMER && self_online && !e->node_hosts_consumer)
+		if (claim == RP_CLAIM_CONSUMER && self_online && !e->node_hosts_consumer &&
+			!e->pinned)
 			return RP_ELECT_TAKE_OVER;
 		return RP_ELECT_REMOTE;
 	}

@@ -135,6 +135,7 @@ struct rp_election {
 	enum rp_node_state node_state;
 	bool own_claim;		  /**< the record is a claim that this node made in this life */
 	bool node_hosts_consumer; /**< as the registry has it; only CONSUMER looks */
+	bool pinned;		  /**< the record says so: nobody takes it over */
 };
 
 enum rp_election_verdict {

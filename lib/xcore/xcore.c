@@ -495,6 +495,7 @@ unsigned rp_xcore_how_of(unsigned type)
 		return RP_XCORE_RESERVE | RP_XCORE_ASKS;
 	case RP_XMSG_SET_RECORD:
 	case RP_XMSG_SET_CONSUMER:
+	case RP_XMSG_PIN:
 	case RP_XMSG_SET_NODE:
 	case RP_XMSG_SET_PEER:
 	case RP_XMSG_SET_UNARY:

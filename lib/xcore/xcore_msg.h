@@ -38,6 +38,7 @@ struct rte_mbuf;
 	X(RETURNED, R)       /* token = consumer, idx: dropped before the client had it */         \
 	X(SET_RECORD, N)     /* dispatcher record; m = name, then its text (empty = deleted) */    \
 	X(SET_CONSUMER, N)   /* consumer record; uuid; m = name, then its text (empty = gone) */   \
+	X(PIN, N)            /* m = name: this node is to dispatch it, pinned */                   \
 	X(SET_NODE, N)       /* node, value = enum rp_node_state */                                \
 	X(SET_PEER, N)       /* node; m = struct rp_xmsg_peer: where its links listen */           \
 	X(SET_UNARY, N)      /* node, value = 1: the gRPC path is up; else idx, revision: times of \
@@ -68,7 +69,7 @@ struct rte_mbuf;
 	                        age in us, hash = length of `to`; m = name, `to`, then tail,      \
 	                        value. Answered by LETTERED */                                     \
 	X(POLICIES_USED, R)  /* pointer as in SET_POLICIES: the ones before are needed no more */   \
-	X(CLAIMED, R)        /* epoch; m = name: write the dispatcher record */                    \
+	X(CLAIMED, R)        /* epoch, value = 1 pinned; m = name: write the dispatcher record */  \
 	X(RELEASED, R)       /* epoch; m = name: the queue ended, delete its record */             \
 	X(CONSUMER_HERE, R)  /* uuid, value = 1 here, 0 gone; m = name: write, delete its record */ \
 	X(UNARY_OUT, N)      /* token, node, hash; m = frame: call DeliverOne there */             \

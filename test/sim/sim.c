@@ -284,6 +284,8 @@ static void on_dialled(struct sim_node *n, const struct event *e)
 {
 	static const uint8_t uuid[RP_UUID_BYTES] = "a cluster's uuid";
 
+	if (n->peers[e->peer] == RP_REPL_NO_PEER)
+		return; /* it is none any more */
 	if (n->sim->calls_cut || is_apart(n->sim, n->index, e->peer)) {
 		/* Nobody answers there at all; behind a cut somebody may be. */
 		rp_control_peer_failed(n->control, n->peers[e->peer],
@@ -463,6 +465,78 @@ void sim_set_slow(struct sim *s, unsigned node, uint64_t slow_ns)
 	s->nodes[node].slow_ns = slow_ns;
 }
 
+/* ---- an operator ---- */
+
+struct rp_control_limits sim_limits(const struct sim *s)
+{
+	return (struct rp_control_limits){
+		.message_bytes = s->options.message_bytes_max,
+		.queue_depth = 65536,
+		.queue_bytes = 256 << 20,
+		.resume_ns = RP_NS_PER_S,
+		.idle_ns = 600 * RP_NS_PER_S,
+		.unary_fallback = s->options.unary_fallback,
+	};
+}
+
+static void limits_use(struct sim_node *n)
+{
+	if (n->down)
+		return;
+	rp_control_set_limits(n->control, &n->limits);
+	sim_wake_control(n, n->sim->now_ns);
+}
+
+void sim_set_limits(struct sim *s, unsigned node, const struct rp_control_limits *limits)
+{
+	struct sim_node *n = &s->nodes[node];
+	bool draining = n->limits.draining;
+
+	n->limits = *limits;
+	n->limits.draining = draining;
+	limits_use(n);
+}
+
+void sim_drain(struct sim *s, unsigned node, bool on)
+{
+	struct sim_node *n = &s->nodes[node];
+
+	n->limits.draining = on;
+	limits_use(n);
+	if (!n->down)
+		rp_control_set_draining(n->control, on, sim_now_of(n));
+}
+
+void sim_set_apart(struct sim *s, unsigned node, unsigned other, bool apart)
+{
+	struct sim_node *n = &s->nodes[node];
+	bool any = false;
+
+	n->apart[other] = apart;
+	for (unsigned i = 0; i < s->options.nodes; i++)
+		any |= n->apart[i];
+	if (n->down)
+		return;
+	rp_control_policy_changed(n->control, any);
+	sim_wake_control(n, s->now_ns);
+}
+
+void sim_set_peer(struct sim *s, unsigned node, unsigned other, bool is_peer)
+{
+	struct sim_node *n = &s->nodes[node];
+
+	if (n->down || is_peer == (n->peers[other] != RP_REPL_NO_PEER))
+		return;
+	if (is_peer) {
+		sim_peer_add(n, other);
+	} else {
+		rp_control_peer_remove(n->control, n->peers[other], sim_now_of(n));
+		n->peers[other] = RP_REPL_NO_PEER;
+		n->peer_open[other] = false;
+	}
+	sim_wake_control(n, s->now_ns);
+}
+
 static bool next_live(struct rp_kv *kv, struct rp_kv_record *r, uint8_t *at, size_t *length)
 {
 	struct rp_span from = {at, *length}, end = {(const uint8_t *)"\xff", 1};
@@ -552,12 +626,21 @@ int sim_ack(struct sim *s, unsigned node, const char *queue, uint64_t idx,
 int sim_consumer_open(struct sim *s, unsigned node, const char *queue,
 	const uint8_t uuid[RP_UUID_BYTES], uint64_t consumer)
 {
+	return sim_consumer_resume(s, node, queue, uuid, consumer, 0);
+}
+
+int sim_consumer_resume(struct sim *s, unsigned node, const char *queue,
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t consumer, int64_t start_revision)
+{
 	struct sim_node *n = &s->nodes[node];
 	int64_t revision;
-	int rc = n->down ? -ENOTCONN
-			 : rp_control_consumer_open(n->control, consumer, text(queue),
-				   rp_queue_hash(queue, strlen(queue)), uuid, 0, &revision,
-				   sim_now_of(n));
+	int rc;
+
+	if (n->down || n->limits.draining)
+		return n->down ? -ENOTCONN : -EBUSY;
+	rc = rp_control_consumer_open(n->control, consumer, text(queue),
+		rp_queue_hash(queue, strlen(queue)), uuid, start_revision, &revision,
+		sim_now_of(n));
 
 	sim_wake_control(n, s->now_ns);
 	return rc;

@@ -78,6 +78,9 @@ int sim_ack(struct sim *s, unsigned node, const char *queue, uint64_t idx,
 	const uint8_t uuid[RP_UUID_BYTES], uint64_t token);
 int sim_consumer_open(struct sim *s, unsigned node, const char *queue,
 	const uint8_t uuid[RP_UUID_BYTES], uint64_t consumer);
+/** It comes back, and has all that was shown below that revision. */
+int sim_consumer_resume(struct sim *s, unsigned node, const char *queue,
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t consumer, int64_t start_revision);
 void sim_consumer_close(struct sim *s, unsigned node, uint64_t consumer);
 void sim_consumer_accepted(struct sim *s, unsigned node, uint64_t consumer, uint64_t idx);
 
@@ -97,6 +100,20 @@ void sim_cut(struct sim *s, unsigned from, unsigned to, bool frames, bool calls)
 void sim_set_skew(struct sim *s, unsigned node, int64_t skew_us);
 /** Each frame, call and turn of the node takes so much more. */
 void sim_set_slow(struct sim *s, unsigned node, uint64_t slow_ns);
+
+/* What an operator does to a running node. */
+
+/** Its limits as struct rp_control_limits has them, but for draining. */
+void sim_set_limits(struct sim *s, unsigned node, const struct rp_control_limits *limits);
+/** What a node begins with. */
+struct rp_control_limits sim_limits(const struct sim *s);
+/** It gives its queues away and takes no consumer. */
+void sim_drain(struct sim *s, unsigned node, bool on);
+/** Its rules keep the keys of queues from the other node, and do not. */
+void sim_set_apart(struct sim *s, unsigned node, unsigned other, bool apart);
+/** The other node is a peer by its configuration, or not. */
+void sim_set_peer(struct sim *s, unsigned node, unsigned other, bool is_peer);
+
 /** The live keys of two nodes are the same; else where they differ first. */
 bool sim_stores_equal(struct sim *s, unsigned a, unsigned b, char *why, size_t size);
 

@@ -2,13 +2,15 @@
 
 /*
  * Clusters that have a hard time: nodes crash and come back, ways between them are cut, both ways
- * or one, clocks are off by minutes, nodes are slow, links are half open while calls go on. What
- * holds all the while, and when all has healed:
+ * or one, clocks are off by minutes, nodes are slow, links are half open while calls go on; and
+ * meanwhile nodes are configured anew and drained. What holds all the while, and when all has
+ * healed:
  *
  *   - no message that was accepted is lost, unless a node that held it crashed;
  *   - none is delivered to a second consumer while the first may still act on it: that one was
- *     closed, was ended, died with its node, or was told that the message is taken back;
- *   - first deliveries to a consumer come in the order of each producer's node;
+ *     closed, was ended, died with its node, was told that the message is taken back, or went on
+ *     at a node that the dispatcher could not hear;
+ *   - first deliveries to a consumer come in the order of each producer's node, see sim_order.c;
  *   - the nodes' stores are equal, no stream stays, no queue is wedged, no buffer is missing.
  *
  * One seed decides everything.
@@ -24,66 +26,9 @@
 #include <base/assert.h>
 #include <base/log.h>
 
-#include "sim.h"
+#include "sim_cluster.h"
 
-#define QUEUES 12
-#define CONSUMERS_MAX (QUEUES * 3)
-#define MESSAGES_MAX 4096
-#define TROUBLE_NS (40 * RP_NS_PER_S)
-
-/* Timers and tokens: what they are for in the upper half, which one in the lower. */
-enum what {
-	WHAT_PUT = 1,
-	WHAT_ACK,
-	WHAT_OPEN,
-	WHAT_FAULT,
-	WHAT_MEND,
-};
-
-struct message {
-	unsigned queue, node;
-	bool put, accepted, answered, acked, excused;
-	bool maybe_acked; /* it was asked for, and nobody knows what came of it */
-	uint64_t put_ns;
-	unsigned deliveries;
-	/* The last one. */
-	unsigned consumer;
-	uint32_t life;
-	uint64_t idx;
-	bool over; /* that consumer cannot act on it any more */
-};
-
-struct consumer {
-	unsigned queue, node;
-	uint8_t uuid[RP_UUID_BYTES];
-	uint64_t handle; /* 0: closed */
-	uint32_t life;
-	uint32_t last[SIM_NODES_MAX];
-};
-
-struct fault {
-	unsigned kind, a, b;
-};
-
-struct run {
-	struct sim *sim;
-	struct rp_rand rand;
-	unsigned nodes, shards, links, count, done;
-	bool calm; /* no more faults, no more puts */
-	struct message messages[MESSAGES_MAX];
-	struct consumer consumers[CONSUMERS_MAX];
-	unsigned consumer_count;
-	uint64_t handles;
-	struct fault faults[64];
-	unsigned fault_count;
-	uint64_t
-		apart_ns; /* puts from here on were made when no way was cut, nor had been lately */
-	bool verbose;
-	unsigned trace; /* a message that is told of */
-	char fault[512];
-};
-
-__attribute__((format(printf, 2, 3))) static void fault(struct run *r, const char *format, ...)
+void fault(struct run *r, const char *format, ...)
 {
 	va_list ap;
 
@@ -94,7 +39,7 @@ __attribute__((format(printf, 2, 3))) static void fault(struct run *r, const cha
 	va_end(ap);
 }
 
-__attribute__((format(printf, 2, 3))) static void say(struct run *r, const char *format, ...)
+void say(struct run *r, const char *format, ...)
 {
 	va_list ap;
 
@@ -112,7 +57,7 @@ static uint64_t token_of(enum what what, unsigned i)
 	return (uint64_t)what << 32 | i;
 }
 
-static void later(struct run *r, uint64_t ns, enum what what, unsigned i)
+void later(struct run *r, uint64_t ns, enum what what, unsigned i)
 {
 	sim_at(r->sim, sim_now(r->sim) + ns, token_of(what, i));
 }
@@ -141,8 +86,10 @@ static void put(struct run *r)
 	snprintf(tail, sizeof(tail), "m%u", i);
 	m->put = sim_put(r->sim, m->node, queue, tail, &value, sizeof(value),
 			 token_of(WHAT_PUT, i)) == 0;
-	if (m->put)
-		r->count++;
+	if (!m->put)
+		return;
+	order_put(r, i);
+	r->count++;
 }
 
 static void acknowledge(struct run *r, unsigned i)
@@ -151,18 +98,24 @@ static void acknowledge(struct run *r, unsigned i)
 	struct consumer *c = &r->consumers[m->consumer];
 	char queue[16];
 
-	if (m->acked || m->over || c->handle == 0)
+	if (m->acked || m->over)
 		return;
+	if (c->handle == 0) {
+		/* It goes on elsewhere in a moment. */
+		if (c->resumes)
+			later(r, 200 * RP_NS_PER_MS, WHAT_ACK, i);
+		return;
+	}
 	queue_name(m->queue, queue);
 	m->maybe_acked = true;
 	if (sim_ack(r->sim, c->node, queue, m->idx, c->uuid, token_of(WHAT_ACK, i)) != 0)
 		later(r, 200 * RP_NS_PER_MS, WHAT_ACK, i);
 }
 
-/* What the consumer has and did not acknowledge is none of its business any more. */
-static void consumer_is_over(struct run *r, unsigned k)
+void consumer_is_over(struct run *r, unsigned k)
 {
 	r->consumers[k].handle = 0;
+	r->consumers[k].resumes = false;
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->messages[i].deliveries > 0 && r->messages[i].consumer == k)
 			r->messages[i].over = true;
@@ -173,15 +126,25 @@ static void open_consumer(struct run *r, unsigned k)
 	struct consumer *c = &r->consumers[k];
 	char queue[16];
 
-	if (c->handle != 0 || sim_is_down(r->sim, c->node))
+	if (c->handle != 0 || (c->queue < SINGLE_QUEUES && k % 3 > 0))
 		return;
+	if (c->resumes)
+		c->node = (c->node + 1) % r->nodes;
+	if (sim_is_down(r->sim, c->node)) {
+		if (c->resumes)
+			later(r, 100 * RP_NS_PER_MS, WHAT_OPEN, k);
+		return;
+	}
 	queue_name(c->queue, queue);
 	c->handle = ++r->handles << 16 | k;
-	memset(c->last, 0, sizeof(c->last));
-	if (sim_consumer_open(r->sim, c->node, queue, c->uuid, c->handle) == 0)
+	if (sim_consumer_resume(r->sim, c->node, queue, c->uuid, c->handle,
+		    c->resumes ? c->revision + 1 : 0) == 0) {
+		c->life += !c->resumes;
+		c->resumes = false;
 		return;
+	}
 	c->handle = 0;
-	later(r, 500 * RP_NS_PER_MS, WHAT_OPEN, k);
+	later(r, (c->resumes ? 100 : 500) * RP_NS_PER_MS, WHAT_OPEN, k);
 }
 
 static void on_answered(void *ctx, unsigned node, uint64_t token, const struct rp_control_answer *a)
@@ -196,6 +159,7 @@ static void on_answered(void *ctx, unsigned node, uint64_t token, const struct r
 				rp_qstatus_name(a->status));
 		m->answered = true;
 		m->accepted = a->status == RP_Q_OK;
+		order_answered(r, i);
 		return;
 	}
 	if (i == r->trace)
@@ -218,8 +182,13 @@ static void on_answered(void *ctx, unsigned node, uint64_t token, const struct r
 static void check_second(struct run *r, unsigned i, unsigned k, uint32_t attempt)
 {
 	struct message *m = &r->messages[i];
+	uint64_t moved_ns = r->consumers[m->consumer].moved_ns;
 
 	if (m->deliveries == 0 || m->over)
+		return;
+	/* Where it went on could not tell in time that it is there. */
+	if (moved_ns > 0 && moved_ns <= r->together_ns &&
+		sim_now(r->sim) < moved_ns + 10 * RP_NS_PER_S)
 		return;
 	fault(r,
 		"message %u of q%u was delivered to consumer %u at node %u, then (attempt %u) to %u "
@@ -252,13 +221,10 @@ static void on_delivered(void *ctx, unsigned node, uint64_t handle,
 	if (m->queue != c->queue)
 		fault(r, "message %u of q%u at a consumer of q%u", i, m->queue, c->queue);
 	check_second(r, i, k, d->attempt);
-	/* What a cut kept back comes after what went another way meanwhile. */
-	if (m->deliveries++ == 0 && d->attempt == 1 && m->put_ns > r->apart_ns) {
-		if (i + 1 < c->last[m->node])
-			fault(r, "message %u of node %u came after %u at consumer %u", i, m->node,
-				c->last[m->node] - 1, k);
-		c->last[m->node] = i + 1;
-	}
+	if (m->deliveries == 0)
+		order_delivered(r, i, k, d->attempt);
+	m->deliveries++;
+	c->revision = d->revision;
 	m->consumer = k;
 	m->idx = d->idx;
 	m->over = false;
@@ -294,136 +260,16 @@ static void on_ended(void *ctx, unsigned node, uint64_t handle, const char *reas
 	if (r->consumers[k].handle != handle)
 		return;
 	say(r, "consumer %u at node %u was ended: %s", k, node, reason);
+	if (strcmp(reason, RP_CONTROL_TEXT_DRAINING) == 0 && r->consumers[k].revision > 0) {
+		/* What it holds stays its own, wherever it goes on. */
+		r->consumers[k].handle = 0;
+		r->consumers[k].resumes = true;
+		r->consumers[k].moved_ns = sim_now(r->sim);
+		later(r, 50 * RP_NS_PER_MS, WHAT_OPEN, k);
+		return;
+	}
 	consumer_is_over(r, k);
 	later(r, RP_NS_PER_S, WHAT_OPEN, k);
-}
-
-/* ---- faults ---- */
-
-enum kind {
-	FAULT_CRASH,
-	FAULT_PARTITION, /* one node from all others */
-	FAULT_CUT,	 /* a pair, everything */
-	FAULT_ONE_WAY,
-	FAULT_HALF_OPEN, /* a pair: frames, not calls */
-	FAULT_SKEW,
-	FAULT_SLOW,
-	FAULT_LEAVE, /* a consumer closes its watch */
-	FAULT_KINDS,
-};
-
-static const char *const kind_names[] = {
-	"crash", "partition", "cut", "one way", "half open", "skew", "slow", "leave"};
-
-/* A message that the node held when it died may be lost with it. */
-static void excuse(struct run *r, unsigned node)
-{
-	for (unsigned s = 0; s < r->shards; s++) {
-		struct rp_queues *qs = rp_engine_queues(sim_engine(r->sim, node, s));
-		struct rp_queue_info info;
-		uint32_t cursor = 0;
-
-		while (rp_queue_next(qs, &cursor, &info, sim_now(r->sim))) {
-			unsigned q = 0;
-
-			if (info.depth == 0 || info.name.length < 2)
-				continue;
-			for (size_t i = 1; i < info.name.length; i++)
-				q = q * 10 + (unsigned)(info.name.data[i] - '0');
-			for (unsigned i = 0; i < r->count; i++)
-				if (r->messages[i].queue == q && !r->messages[i].acked)
-					r->messages[i].excused = true;
-		}
-	}
-}
-
-static void crash(struct run *r, unsigned node)
-{
-	if (sim_is_down(r->sim, node))
-		return;
-	excuse(r, node);
-	sim_crash(r->sim, node);
-	for (unsigned k = 0; k < r->consumer_count; k++)
-		if (r->consumers[k].node == node)
-			consumer_is_over(r, k);
-	/* Puts there that nobody answers any more were not accepted. */
-}
-
-static void cut(struct run *r, unsigned a, unsigned b, bool on)
-{
-	sim_cut(r->sim, a, b, on, on);
-	sim_cut(r->sim, b, a, on, on);
-}
-
-static void set_fault(struct run *r, const struct fault *f, bool on)
-{
-	switch ((enum kind)f->kind) {
-	case FAULT_CRASH:
-		if (on) {
-			crash(r, f->a);
-		} else if (sim_is_down(r->sim, f->a)) {
-			sim_restart(r->sim, f->a);
-			for (unsigned k = 0; k < r->consumer_count; k++)
-				if (r->consumers[k].node == f->a)
-					later(r, 2 * RP_NS_PER_S, WHAT_OPEN, k);
-		}
-		return;
-	case FAULT_PARTITION:
-		for (unsigned i = 0; i < r->nodes; i++)
-			if (i != f->a)
-				cut(r, f->a, i, on);
-		return;
-	case FAULT_CUT:
-		cut(r, f->a, f->b, on);
-		return;
-	case FAULT_ONE_WAY:
-		sim_cut(r->sim, f->a, f->b, on, on);
-		return;
-	case FAULT_HALF_OPEN:
-		sim_cut(r->sim, f->a, f->b, on, false);
-		sim_cut(r->sim, f->b, f->a, on, false);
-		return;
-	case FAULT_SKEW:
-		sim_set_skew(r->sim, f->a, on ? (int64_t)(f->b % 2 ? 1 : -1) * 300000000 : 0);
-		return;
-	case FAULT_SLOW:
-		sim_set_slow(r->sim, f->a, on ? 5 * RP_NS_PER_MS : 0);
-		return;
-	case FAULT_LEAVE:
-		if (on && r->consumers[f->a * 3 + f->b].handle != 0) {
-			unsigned k = f->a * 3 + f->b;
-			uint64_t handle = r->consumers[k].handle;
-
-			consumer_is_over(r, k);
-			sim_consumer_close(r->sim, r->consumers[k].node, handle);
-			later(r, 3 * RP_NS_PER_S, WHAT_OPEN, k);
-		}
-		return;
-	case FAULT_KINDS:
-		break;
-	}
-}
-
-static void make_faults(struct run *r, unsigned kinds)
-{
-	r->fault_count = 2 + (unsigned)rp_rand_below(&r->rand, 8);
-	for (unsigned i = 0; i < r->fault_count; i++) {
-		struct fault *f = &r->faults[i];
-		uint64_t at = rp_rand_below(&r->rand, TROUBLE_NS);
-		uint64_t lasts = RP_NS_PER_S / 2 + rp_rand_below(&r->rand, 12 * RP_NS_PER_S);
-
-		do
-			f->kind = (unsigned)rp_rand_below(&r->rand, FAULT_KINDS);
-		while (!(kinds >> f->kind & 1));
-		f->a = (unsigned)rp_rand_below(&r->rand, r->nodes);
-		f->b = (f->a + 1 + (unsigned)rp_rand_below(&r->rand, r->nodes - 1)) % r->nodes;
-		if (f->kind == FAULT_LEAVE) {
-			f->a = (unsigned)rp_rand_below(&r->rand, QUEUES);
-			f->b = (unsigned)rp_rand_below(&r->rand, 3);
-		}
-		later(r, at, WHAT_FAULT, i);
-		later(r, at + lasts, WHAT_MEND, i);
-	}
 }
 
 static void on_timer(void *ctx, uint64_t id)
@@ -443,12 +289,10 @@ static void on_timer(void *ctx, uint64_t id)
 		return;
 	case WHAT_FAULT:
 	case WHAT_MEND:
-		say(r, "%s %s: %u %u", id >> 32 == WHAT_FAULT ? "begins" : "ends",
-			kind_names[r->faults[i].kind], r->faults[i].a, r->faults[i].b);
-		if (r->faults[i].kind >= FAULT_PARTITION && r->faults[i].kind <= FAULT_ONE_WAY)
-			r->apart_ns = id >> 32 == WHAT_FAULT ? RP_NEVER
-							     : sim_now(r->sim) + 10 * RP_NS_PER_S;
-		set_fault(r, &r->faults[i], id >> 32 == WHAT_FAULT);
+		trouble_set(r, i, id >> 32 == WHAT_FAULT);
+		return;
+	case WHAT_WATCH:
+		order_watch(r);
 		return;
 	}
 }
@@ -488,6 +332,7 @@ static void check_end(struct run *r)
 				: m->over ? "was taken from its consumer and not delivered again"
 					  : "could not be acknowledged");
 	}
+	order_check(r);
 	for (unsigned n = 1; n < r->nodes; n++)
 		if (!sim_stores_equal(r->sim, 0, n, why, sizeof(why)))
 			fault(r, "stores differ: %s", why);
@@ -526,6 +371,7 @@ static void check_alive(struct run *r)
 		if (sim_put(r->sim, m->node, queue, "last", &value, sizeof(value),
 			    token_of(WHAT_PUT, r->count)) != 0)
 			fault(r, "a put at node %u is not taken after all has healed", m->node);
+		order_put(r, r->count);
 		r->count++;
 	}
 	sim_run_until(r->sim, sim_now(r->sim) + 20 * RP_NS_PER_S, NULL, NULL);
@@ -544,32 +390,24 @@ static void drive(struct run *r, unsigned kinds)
 		fault(r, "the nodes did not join within 30 s");
 		return;
 	}
-	for (unsigned k = 0; k < QUEUES * 3; k++) {
+	order_watch(r);
+	for (unsigned k = 0; k < CONSUMERS_MAX; k++) {
 		struct consumer *c = &r->consumers[k];
 
 		c->queue = k / 3;
 		c->node = (unsigned)rp_rand_below(&r->rand, r->nodes);
 		for (unsigned b = 0; b < RP_UUID_BYTES; b++)
 			c->uuid[b] = (uint8_t)rp_rand_u64(&r->rand);
-		r->consumer_count++;
 		open_consumer(r, k);
 	}
-	make_faults(r, kinds);
+	trouble_make(r, kinds);
 	later(r, 0, WHAT_PUT, 0);
 	sim_run_until(r->sim, sim_now(r->sim) + TROUBLE_NS + 14 * RP_NS_PER_S, NULL, NULL);
 	r->calm = true;
-	/* Whatever overlapped, all is mended now. */
-	for (unsigned a = 0; a < r->nodes; a++) {
-		for (unsigned b = 0; b < r->nodes; b++)
-			sim_cut(r->sim, a, b, false, false);
-		sim_set_slow(r->sim, a, 0);
-		sim_set_skew(r->sim, a, 0);
-		if (sim_is_down(r->sim, a))
-			sim_restart(r->sim, a);
-	}
+	trouble_end(r);
 	if (!sim_run_until(r->sim, sim_now(r->sim) + 120 * RP_NS_PER_S, joined, r))
 		fault(r, "the nodes did not join again within 120 s");
-	for (unsigned k = 0; k < r->consumer_count; k++)
+	for (unsigned k = 0; k < CONSUMERS_MAX; k++)
 		open_consumer(r, k);
 	sim_run_until(r->sim, sim_now(r->sim) + 120 * RP_NS_PER_S, settled, r);
 	check_alive(r);
@@ -609,6 +447,7 @@ static bool run_seed(uint64_t seed, unsigned kinds, unsigned trace, bool verbose
 	r->nodes = options.nodes;
 	r->shards = options.shards;
 	r->links = options.links;
+	r->together_ns = RP_NEVER;
 	r->verbose = verbose;
 	r->trace = trace;
 	r->sim = sim_create(&options, &hooks);
@@ -630,7 +469,7 @@ static bool run_seed(uint64_t seed, unsigned kinds, unsigned trace, bool verbose
 int main(int argc, char **argv)
 {
 	uint64_t seed = 1, seeds = 1, failed = 0;
-	unsigned kinds = (1u << FAULT_KINDS) - 1;
+	unsigned kinds = trouble_kinds(KINDS_USUAL);
 	unsigned trace = UINT32_MAX;
 	bool verbose = false;
 
@@ -649,7 +488,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i - 1], "--trace"))
 			trace = (unsigned)strtoul(v, NULL, 10);
 		else if (!strcmp(argv[i - 1], "--kinds"))
-			kinds = (unsigned)strtoul(v, NULL, 0) & ((1u << FAULT_KINDS) - 1);
+			kinds = trouble_kinds((unsigned)strtoul(v, NULL, 0));
 		else
 			return fprintf(stderr, "unknown argument %s\n", argv[i - 1]), 2;
 	}

@@ -178,6 +178,15 @@ static int control_peer_call(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind 
 	return 0;
 }
 
+static bool control_eligible(void *ctx, uint64_t node, struct rp_span key)
+{
+	const struct sim_node *n = ctx;
+	unsigned to = (unsigned)(node - sim_node_id(0));
+
+	return to >= n->sim->options.nodes || !n->apart[to] || key.length < 3 ||
+	       memcmp(key.data, "/q/", 3) != 0;
+}
+
 static int control_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token)
 {
 	struct sim_node *n = ctx;
@@ -279,6 +288,7 @@ static const struct rp_control_ops control_ops = {
 	.peer_call = control_peer_call,
 	.dial = control_dial,
 	.hangup = control_hangup,
+	.eligible = control_eligible,
 	.unary_call = control_unary_call,
 	.unary_answer = control_unary_answer,
 	.queue_answer = control_queue_answer,
@@ -430,6 +440,8 @@ void sim_node_new(struct sim *s, unsigned index)
 	n->id = sim_node_id(index);
 	n->control_wake_ns = RP_NEVER;
 	rp_list_init(&n->unary_waits);
+	n->limits = sim_limits(s);
+	memset(n->apart, 0, sizeof(n->apart));
 	if (!n->queue_pool) {
 		n->queue_pool = pool_new("queue", index, buffers, 2048);
 		n->frame_pool = pool_new("frame", index, 2 * buffers + 1, 640);
@@ -453,17 +465,21 @@ void sim_node_new(struct sim *s, unsigned index)
 		shard_new(n, i);
 }
 
+void sim_peer_add(struct sim_node *n, unsigned other)
+{
+	char address[64];
+
+	snprintf(address, sizeof(address), "http://10.0.0.%u:2379", other + 1);
+	n->peers[other] = rp_control_peer_add(n->control, address, sim_now_of(n));
+}
+
 void sim_node_start(struct sim_node *n)
 {
 	for (unsigned p = 0; p < n->sim->options.nodes; p++) {
-		char address[64];
-
 		n->peers[p] = RP_REPL_NO_PEER;
 		n->peer_open[p] = false;
-		if (p == n->index)
-			continue;
-		snprintf(address, sizeof(address), "http://10.0.0.%u:2379", p + 1);
-		n->peers[p] = rp_control_peer_add(n->control, address, sim_now_of(n));
+		if (p != n->index)
+			sim_peer_add(n, p);
 	}
 	rp_control_start(n->control, sim_now_of(n));
 	sim_wake_control(n, n->sim->now_ns);

@@ -73,6 +73,8 @@ struct sim_node {
 	uint32_t to_shard[SIM_SHARDS_MAX], to_control[SIM_SHARDS_MAX];
 	rp_repl_peer_id peers[SIM_NODES_MAX];
 	bool peer_open[SIM_NODES_MAX];
+	bool apart[SIM_NODES_MAX]; /* queues' keys do not leave for it */
+	struct rp_control_limits limits;
 	struct rp_list unary_waits;
 	uint64_t unary_ids;
 };
@@ -106,6 +108,8 @@ void sim_wake_control(struct sim_node *n, uint64_t at_ns);
 /* sim_node.c */
 unsigned sim_link_shard(const struct sim_options *o);
 void sim_node_new(struct sim *s, unsigned index);
+/** Dials the other one from now on. */
+void sim_peer_add(struct sim_node *n, unsigned other);
 /** Adds the peers and begins. */
 void sim_node_start(struct sim_node *n);
 void sim_node_free(struct sim_node *n);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <grpc/server.h>
@@ -333,10 +334,31 @@ static void link_now(void *ctx)
 
 	CHECK(rp_ringpost_queue_link(node, T("asks"), T("answers")) == 0);
 	CHECK(rp_ringpost_queue_link(node, T(""), T("answers")) == -EINVAL);
-	CHECK(rp_ringpost_queue_dispatcher(node, T("answers")) == rp_ringpost_node(node));
 	CHECK(rp_ringpost_get(node, T("/q/asks"), &kv));
 	CHECK(memmem(kv.value.data, kv.value.length, ";reply_to=answers", 17));
 	sem_post(&done);
+}
+
+static bool pinned;
+
+static void pinned_now(void *ctx)
+{
+	struct rp_ringpost_kv kv;
+
+	pinned = rp_ringpost_queue_dispatcher(node, T("answers")) == rp_ringpost_node(node) &&
+		 rp_ringpost_get(node, T("/q/answers"), &kv) &&
+		 memmem(kv.value.data, kv.value.length, ";pinned", 7);
+	sem_post(&done);
+}
+
+static void test_link(void)
+{
+	run(link_now, NULL);
+	for (unsigned i = 0; i < 200 && !pinned; i++) {
+		usleep(10000);
+		run(pinned_now, NULL);
+	}
+	CHECK(pinned);
 }
 
 /* ---- the node ---- */
@@ -381,7 +403,7 @@ static void drain_now(void *ctx)
 
 static void test_node(void)
 {
-	run(link_now, NULL);
+	test_link();
 	run(metrics_now, NULL);
 	CHECK(metric_count > 100 && puts_counted == 4);
 	run(node_now, NULL);

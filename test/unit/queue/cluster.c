@@ -346,13 +346,14 @@ static void on_consumer_here(
 	spread(n->c, &u);
 }
 
-static void on_claimed(void *ctx, struct rp_span name, uint32_t epoch)
+static void on_claimed(void *ctx, struct rp_span name, uint32_t epoch, bool pinned)
 {
 	struct node *n = ctx;
 	struct update u = {.node = n->id, .epoch = epoch};
 
 	u.queue = queue_index(n->c, name.data, name.length);
-	snprintf(u.text, sizeof(u.text), "%" PRIu64 ";epoch=%u", n->id, epoch);
+	snprintf(u.text, sizeof(u.text), "%" PRIu64 "%s;epoch=%u", n->id, pinned ? ";pinned" : "",
+		epoch);
 	n->claims++;
 	spread(n->c, &u);
 }
@@ -548,7 +549,7 @@ static void update_apply(struct cluster *c, struct node *n, const struct update 
 	}
 	if (n->records[u->queue].node &&
 		rp_route_dispatcher_compare(u->epoch, u->node, n->records[u->queue].epoch,
-			n->records[u->queue].node) <= 0)
+			n->records[u->queue].node) < 0)
 		return;
 	n->records[u->queue].node = u->node;
 	n->records[u->queue].epoch = u->epoch;

@@ -203,6 +203,11 @@ static void test_election(void **state)
 			RP_ELECT_REMOTE, RP_ELECT_TAKE_OVER},
 		{{1, RP_NODE_SPARE, 2, RP_NODE_ONLINE, false, false}, RP_ELECT_REMOTE,
 			RP_ELECT_REMOTE, RP_ELECT_REMOTE},
+		/* pinned there: nobody takes it over, while it is Online */
+		{{1, RP_NODE_ONLINE, 2, RP_NODE_ONLINE, false, false, true}, RP_ELECT_REMOTE,
+			RP_ELECT_REMOTE, RP_ELECT_REMOTE},
+		{{1, RP_NODE_ONLINE, 2, RP_NODE_SPARE, false, false, true}, RP_ELECT_UNAVAILABLE,
+			RP_ELECT_CLAIM, RP_ELECT_CLAIM},
 		/* another node that is not Online: the record is unusable */
 		{{1, RP_NODE_ONLINE, 2, RP_NODE_IN_PROGRESS, false, true}, RP_ELECT_UNAVAILABLE,
 			RP_ELECT_CLAIM, RP_ELECT_CLAIM},
