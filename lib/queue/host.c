@@ -126,6 +126,14 @@ void host_settled(struct host *h, uint64_t idx, uint64_t alloc_node)
 	*done_slot(h, idx) = (struct done){.idx = idx, .alloc_node = alloc_node};
 }
 
+void host_acked(struct host *h, uint64_t idx)
+{
+	struct done *d = done_slot(h, idx);
+
+	if (d->idx == idx)
+		d->acked = true;
+}
+
 bool host_was_fenced(struct host *h, uint64_t idx)
 {
 	const struct done *d = done_slot(h, idx);
@@ -379,11 +387,30 @@ enum rp_qstatus host_take(
 	return RP_Q_OK;
 }
 
+/* Its client has settled it with another dispatcher, of whose copy this is one. */
+static void host_is_done(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, bool acked,
+	uint64_t from, uint64_t now_ns)
+{
+	struct rp_qmsg msg = qmsg_for(q, acked ? RP_QMSG_QACK : RP_QMSG_REJECTED);
+
+	msg.idx = m->idx;
+	msg.alloc_node = m->alloc_node;
+	msg.status = acked ? RP_Q_OK : RP_Q_REJECT;
+	memcpy(msg.uuid, m->uuid, RP_UUID_BYTES);
+	if (!is_self(qs, from))
+		qs->ops.send(qs->ctx, from, &msg, now_ns);
+	else if (acked)
+		settle_ack(qs, q, &msg, from, now_ns);
+	else
+		settle_reject(qs, q, &msg, from, now_ns);
+}
+
 void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
 	uint64_t now_ns)
 {
 	struct consumer *c = consumer_find(qs, q, m->uuid);
 	struct hold *hold = c && c->host ? hold_find(qs, c->host, m->idx) : NULL;
+	const struct done *done;
 	struct rp_qmsg msg;
 
 	if (hold && hold->alloc_node == m->alloc_node && hold->from == from) {
@@ -397,6 +424,11 @@ void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 			hold->returned = true;
 			hold_report(qs, hold, now_ns);
 		}
+		return;
+	}
+	done = c && c->host ? done_slot(c->host, m->idx) : NULL;
+	if (done && done->idx == m->idx && done->alloc_node == m->alloc_node && !done->fenced) {
+		host_is_done(qs, q, m, done->acked, from, now_ns);
 		return;
 	}
 	msg = qmsg_for(q, RP_QMSG_REJECTED);

@@ -155,6 +155,7 @@ struct consumer {
 struct done {
 	uint64_t idx, alloc_node;
 	bool fenced; /**< taken back: its acknowledge is refused */
+	bool acked;  /**< its client has acknowledged it */
 };
 
 struct host {
@@ -764,6 +765,8 @@ void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
 /** A message that its client has acknowledged may still be on its way here: it is not shown. */
 void host_settled(struct host *h, uint64_t idx, uint64_t alloc_node);
 bool host_was_fenced(struct host *h, uint64_t idx);
+/** What is over since then was acknowledged: whoever has a copy of it still is told so. */
+void host_acked(struct host *h, uint64_t idx);
 /** To the dispatcher that delivered it: the client has it, or it came back. */
 void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
 void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,

@@ -94,15 +94,21 @@ static void request_settle_hold(
 	if (!h) {
 		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
 
-		if (c && c->host && s->deleted && !(r->flags & RP_QMSG_NO_HOLDER))
+		if (c && c->host && s->deleted && !(r->flags & RP_QMSG_NO_HOLDER)) {
 			host_settled(c->host, r->idx, s->alloc_node);
+			host_acked(c->host, r->idx);
+		}
 		return;
 	}
 	if (r->alloc_node && h->alloc_node != r->alloc_node)
 		return;
-	if (s->status == RP_Q_OK || s->status == RP_Q_NOT_FOUND)
+	if (s->status == RP_Q_OK || s->status == RP_Q_NOT_FOUND) {
+		struct host *host = h->host;
+
 		hold_done(qs, h, false);
-	else if (s->status == RP_Q_NOT_HOLDER)
+		if (r->kind == REQUEST_ACK)
+			host_acked(host, r->idx);
+	} else if (s->status == RP_Q_NOT_HOLDER)
 		hold_forget(qs, h);
 }
 
