@@ -65,6 +65,15 @@ static inline bool tcp_loss_calm(const struct tcp_conn *c, const struct tcp_ack_
 	       c->lost_bytes == 0 && tcp_rack_quiet(c);
 }
 
+/** The sum of a payload, where it is not known and the device does not make it. */
+static inline void tcp_tseg_sum(const struct rp_tcp_stack *s, struct tseg *t)
+{
+	if (s->net_config.iface.tx_csum_tcp || t->flags & TSEG_SUM)
+		return;
+	t->sum = rp_csum_fold(rp_csum_chain(t->payload, t->offset, t->length));
+	t->flags |= TSEG_SUM;
+}
+
 /** Frees a segment of the slab that is on no list any more. */
 static inline void tcp_tseg_free(struct rp_tcp_stack *s, struct tseg *t)
 {

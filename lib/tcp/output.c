@@ -164,14 +164,6 @@ void tcp_challenge_ack(struct tcp_conn *c, uint64_t now_ns)
 		s->counters->challenge_acks++;
 }
 
-static inline void out_sum(const struct rp_tcp_stack *s, struct tseg *t)
-{
-	if (s->net_config.iface.tx_csum_tcp || t->flags & TSEG_SUM)
-		return;
-	t->sum = rp_csum_fold(rp_csum_chain(t->payload, t->offset, t->length));
-	t->flags |= TSEG_SUM;
-}
-
 /*
  * A segment that is one mbuf, nobody else's, goes out for the first time with its headers in the
  * headroom of that mbuf: one buffer and one descriptor less. From then on its payload begins behind
@@ -192,7 +184,7 @@ static inline struct rte_mbuf *out_in_place(struct tcp_conn *c, struct tseg *t)
 	if (p->next || p->data_len != t->length || p->data_off & 1 || !RTE_MBUF_DIRECT(p) ||
 		rte_mbuf_refcnt_read(p) != 1 || rte_pktmbuf_headroom(p) < headers + more)
 		return NULL;
-	out_sum(s, t);
+	tcp_tseg_sum(s, t);
 	p->data_off = (uint16_t)(p->data_off - headers);
 	p->data_len = (uint16_t)(p->data_len + headers);
 	p->pkt_len = p->data_len;
@@ -225,7 +217,7 @@ static RP_APART bool out_payload(struct tcp_conn *c, struct tseg *t, struct rte_
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 	struct rte_mbuf *p = t->payload;
 
-	out_sum(s, t);
+	tcp_tseg_sum(s, t);
 	if (t->length <= TCP_COPY_MAX && t->length <= rte_pktmbuf_tailroom(m)) {
 		rp_mbuf_copy_out(p, t->offset, rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len),
 			t->length);

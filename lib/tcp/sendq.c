@@ -44,7 +44,8 @@ static struct tseg *sendq_open_tail(struct tcp_conn *c)
 	if (rp_list_empty(&c->segs))
 		return NULL;
 	t = tseg_of_link(c->segs.prev);
-	if (t->flags & (TSEG_SENT | TSEG_FIN | TSEG_SYN) || t->length >= c->mss || tseg_partial(t))
+	if (t->flags & (TSEG_SENT | TSEG_FIN | TSEG_SYN | TSEG_SUM) || t->length >= c->mss ||
+		tseg_partial(t))
 		return NULL;
 	return t;
 }
@@ -67,6 +68,19 @@ static void sendq_grow(struct tcp_conn *c, struct tseg *t, uint32_t bytes)
 	c->queue_end += bytes;
 }
 
+/*
+ * A segment that is full is summed now: who sends has mostly just written the bytes, or read them,
+ * so that they are near; when the segment goes out, a whole window of others may lie between.
+ */
+static RP_APART void sendq_sum_full(struct tcp_conn *c, struct tseg *t)
+{
+	const struct rp_tcp_stack *s = tcp_stack_of(c);
+
+	/* A super-segment's sums are its port's. */
+	if (!s->net_config.iface.tx_tso)
+		tcp_tseg_sum(s, t);
+}
+
 static void sendq_link(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 {
 	/* It may get its headers there. */
@@ -74,6 +88,8 @@ static void sendq_link(struct tcp_conn *c, struct tseg *t, struct rte_mbuf *m)
 		tcp_prefetch_write(rte_pktmbuf_mtod_offset(m, uint8_t *, -TCP_OUT_HEADERS));
 	sendq_grow(c, t, m->data_len);
 	rp_mbuf_append(&t->payload, m);
+	if (t->length >= c->mss)
+		sendq_sum_full(c, t);
 }
 
 /* Copies up to `want` bytes from the front of m behind the segment's last mbuf; how many. */
@@ -93,6 +109,8 @@ static uint32_t sendq_copy(
 	last->data_len = (uint16_t)(last->data_len + want);
 	t->payload->pkt_len += want;
 	sendq_grow(c, t, want);
+	if (t->length >= c->mss)
+		sendq_sum_full(c, t);
 	return want;
 }
 

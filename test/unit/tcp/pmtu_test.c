@@ -139,6 +139,40 @@ static void it_is_forgotten(void **state)
 	wire_free(w);
 }
 
+static void window(struct wire *w, uint32_t ack, uint16_t bytes)
+{
+	const struct wire_segment s = {
+		.flags = ACK, .seq = w->iss + 1, .ack = w->irs + ack, .window = bytes};
+
+	wire_send(w, &s);
+}
+
+/* What was full, and was summed as such, is not added to when segments may be longer. */
+static void a_full_segment_stays_as_it_is(void **state)
+{
+	struct wire *w = start(&plain, MSS);
+	struct wire_out *o;
+	uint32_t got = 0;
+
+	wire_take(w);
+	wire_icmp(w, ICMP_UNREACHABLE, 4, PATH, w->irs + 1);
+	window(w, 1 + MSS, 0);
+	assert_int_equal(info(w).mss, PATH_MSS);
+	more(w, PATH_MSS);
+	for (unsigned i = 0; i < 11; i++) {
+		wire_wait(w, 60 * RP_NS_PER_S);
+		window(w, 1 + MSS, 0);
+	}
+	assert_int_equal(info(w).mss, MSS);
+	more(w, 100);
+	w->out_count = w->out_next = 0;
+	window(w, 1 + MSS, 60000);
+	while (got < PATH_MSS + 100 && (o = wire_take(w)))
+		got += o->length;
+	assert_int_equal(got, PATH_MSS + 100);
+	wire_free(w);
+}
+
 /* Another connection to the same peer knows it; one to another peer does not. */
 static void the_next_connection_knows(void **state)
 {
@@ -188,6 +222,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_believed),
 		cmocka_unit_test(a_flood_is_bounded),
 		cmocka_unit_test(it_is_forgotten),
+		cmocka_unit_test(a_full_segment_stays_as_it_is),
 		cmocka_unit_test(the_next_connection_knows),
 		cmocka_unit_test(a_black_hole),
 	};
