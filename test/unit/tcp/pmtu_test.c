@@ -167,7 +167,7 @@ static void a_full_segment_stays_as_it_is(void **state)
 	more(w, 100);
 	w->out_count = w->out_next = 0;
 	window(w, 1 + MSS, 60000);
-	while (got < PATH_MSS + 100 && (o = wire_take(w)))
+	while (got < PATH_MSS + 100u && (o = wire_take(w)))
 		got += o->length;
 	assert_int_equal(got, PATH_MSS + 100);
 	wire_free(w);
