@@ -199,6 +199,11 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 		request_reply(qs, from, m, now_ns);
 		return RP_Q_OK;
 	}
+	if (q && m->payload && m->type == RP_QMSG_HANDOVER) {
+		dedup_receive(qs, q, m->payload, now_ns);
+		rte_pktmbuf_free(m->payload);
+		return RP_Q_OK;
+	}
 	rte_pktmbuf_free(m->payload);
 	switch (m->type) {
 	case RP_QMSG_QACK:
@@ -326,7 +331,10 @@ static void lost_notice(
 		notice_settled(qs, q, node, m, now_ns);
 	else if (m->type == RP_QMSG_REPLY)
 		reply_lost(qs, q, node, m, now_ns);
-	else if (q && m->type == RP_QMSG_HANDOVER && m->flags & RP_QMSG_RESUMES && !q->own)
+	else if (q && m->type == RP_QMSG_HANDOVER && m->payload)
+		dedup_receive(qs, q, m->payload, now_ns);
+	if (q && m->type == RP_QMSG_HANDOVER && (m->flags & RP_QMSG_RESUMES || m->payload) &&
+		!q->own)
 		move_begin(qs, q, now_ns);
 }
 

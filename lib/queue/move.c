@@ -6,10 +6,11 @@
  * It asks an Online node to take the queue (HANDOVER), and binds nothing new meanwhile. The taker
  * claims with the next epoch and offers nothing new either. The old dispatcher learns of the claim
  * and sends all it has as forwards: bound messages with index, attempt and holder, so that they
- * stay whose they are; the rest in order. When all are taken it says so (HANDOVER with RESUMES),
- * and the taker begins. A taker that dies meanwhile is a dispatcher that died: what was not taken
- * yet is dispatched here again. An acknowledge that comes between the two is asked for again until
- * the message has arrived.
+ * stay whose they are; the rest in order. First of all go the tails that it remembers for dedup_s
+ * (HANDOVER with a payload). When all are taken it says so (HANDOVER with RESUMES), and the taker
+ * begins. A taker that dies meanwhile is a dispatcher that died: what was not taken yet is
+ * dispatched here again. An acknowledge that comes between the two is asked for again until the
+ * message has arrived.
  *
  * A node that hosts consumers asks for a queue whose dispatcher hosts none (CLAIM). When none has
  * come there for resume_ms, it is handed over in the same way.
@@ -231,9 +232,11 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 	}
 	/* Whoever has claimed gets it, though it may not be who was asked. */
 	v->to = q->dispatcher;
+	move_later(qs, v, now_ns + MOVE_LOOK_NS);
+	if (v->to && !dedup_hand_over(qs, q, v->to, now_ns))
+		return;
 	if (q->depth > 0)
 		move_all(qs, q, now_ns);
-	move_later(qs, v, now_ns + MOVE_LOOK_NS);
 	if (v->to && q->depth == 0 && q->handing == 0)
 		handover_send(qs, q, v->to, true, now_ns);
 }

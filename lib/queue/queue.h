@@ -54,7 +54,7 @@
  *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
  * RESUME    uuid, token = life, mod_revision = start_revision, idx = the life that its watch began
  *           with, flags RESUMES, or KEEPS: a life for another dispatcher's sake, all is kept
- * HANDOVER  flags RESUMES: all is handed over
+ * HANDOVER  flags RESUMES: all is handed over; payload: tails that are remembered for dedup_s
  * CLAIM     nothing more
  */
 /* clang-format on */

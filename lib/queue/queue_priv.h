@@ -560,6 +560,11 @@ bool dedup_has(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *pay
 	uint16_t tail_length);
 void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 bool dedup_poll(struct rp_queues *qs, uint64_t now_ns);
+/** What is remembered goes to the new dispatcher, a part at a time; true: all of it has. */
+bool dedup_hand_over(struct rp_queues *qs, struct queue *q, uint64_t to, uint64_t now_ns);
+/** HANDOVER with a payload. */
+void dedup_receive(
+	struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload, uint64_t now_ns);
 
 /* admit.c */
 void admit_init(struct rp_queues *qs);

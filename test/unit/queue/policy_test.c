@@ -223,6 +223,44 @@ static void dedup(void **state)
 	cluster_free(c);
 }
 
+/* A dispatcher that hands its queue over hands over what it remembers, however much. */
+static void dedup_moves(void **state)
+{
+	struct cluster *c = policed(2, 1, (struct rp_queue_policy){.dedup_ns = 20 * SEC});
+	struct client *a = open_consumer(c, 1, Q, 1, 0, ";prefetch=4000");
+	char tail[32];
+
+	/* Node 0 dispatches: its consumer is there as well, for nothing. */
+	open_consumer(c, 0, Q, 2, 0, ";match=none");
+	settle(c);
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 3000; i++) {
+			snprintf(tail, sizeof(tail), "a-rather-long-tail-%u", i);
+			put(c, (i + round) % 2, Q, tail, i);
+			if (i % 100 == 0)
+				settle(c);
+		}
+		settle(c);
+		for (unsigned i = 0; round == 0 && i < a->event_count; i++)
+			ack(c, 1, Q, 1, a->events[i].idx, 0);
+		settle(c);
+		assert_int_equal(info_of(c, 0, Q).depth + info_of(c, 1, Q).depth, 0);
+		if (round == 0) {
+			unsigned from = info_of(c, 0, Q).dispatching ? 0 : 1;
+
+			rp_queue_drain(c->nodes[from].qs, true, c->now_ns);
+			cluster_run(c, 300 * MS);
+			assert_true(info_of(c, 1 - from, Q).dispatching);
+			rp_queue_drain(c->nodes[from].qs, false, c->now_ns);
+			settle(c);
+		}
+	}
+	assert_int_equal(totals_of(c, 0).deduplicated + totals_of(c, 1).deduplicated, 3000);
+	cluster_run(c, 21 * SEC);
+	cluster_audit(c);
+	cluster_free(c);
+}
+
 /* A queue that has nothing but remembered tails does not end before they do. */
 static void dedup_keeps_the_queue(void **state)
 {
@@ -619,6 +657,7 @@ int main(void)
 		cmocka_unit_test(delayed_moves),
 		cmocka_unit_test(delay_over_ttl),
 		cmocka_unit_test(dedup),
+		cmocka_unit_test(dedup_moves),
 		cmocka_unit_test(dedup_keeps_the_queue),
 		cmocka_unit_test(fail_fast),
 		cmocka_unit_test(deliveries_max),
