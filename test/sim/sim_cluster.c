@@ -168,7 +168,9 @@ static void on_answered(void *ctx, unsigned node, uint64_t token, const struct r
 	if (m->over)
 		return;
 	if (a->status == RP_Q_OK) {
-		m->acked = true;
+		/* With nothing deleted its client knows that it is not, or no longer, its own. */
+		m->acked = a->deleted > 0;
+		m->over = !m->acked;
 		return;
 	}
 	/* Refused is final; all else is tried again. */
