@@ -46,14 +46,6 @@ void order_put(struct run *r, unsigned i)
 	r->messages[i].took_put = took_now(r, &r->messages[i]);
 }
 
-void order_answered(struct run *r, unsigned i)
-{
-	struct message *m = &r->messages[i];
-
-	m->took_answer = took_now(r, m);
-	m->together = r->together_ns < m->put_ns;
-}
-
 static bool all_together(struct run *r)
 {
 	for (unsigned a = 0; a < r->nodes; a++) {
@@ -65,6 +57,14 @@ static bool all_together(struct run *r)
 				return false;
 	}
 	return true;
+}
+
+void order_answered(struct run *r, unsigned i)
+{
+	struct message *m = &r->messages[i];
+
+	m->took_answer = took_now(r, m);
+	m->together = r->together_ns < m->put_ns && all_together(r);
 }
 
 void order_watch(struct run *r)
