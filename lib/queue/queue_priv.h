@@ -3,22 +3,21 @@
 
 /* clang-format off */
 /*
- * The tables of the engine. A message is in exactly one place: the waiting list of its queue, the
- * bound list of one consumer, or one of the two forward lists of its queue. A consumer is known by
- * (queue, uuid) wherever it lives; one that lives here has a host part as well.
+ * The tables of the engine. A message is on exactly one list: of its queue, those that wait, are
+ * delayed, end, or are forwarded (unsent, sent); or the bound ones of a consumer. A consumer is known
+ * by (queue, uuid) wherever it lives; one that lives here has a host part as well.
  *
  * queue.c     creation, limits, insight           tables.c    queues, messages, consumers, nodes
  * registry.c  who dispatches; nodes that die      dispatch.c  the dispatcher: choose, bind, offer
  * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
- * forward.c   the producer's node                 host.c      the consumer's host
- * order.c     its order, when the dispatcher is another one
- * request.c   clients' acknowledges and gets      message.c   what other nodes send
+ * forward.c   the producer's node                 order.c     its order, at another dispatcher
+ * host.c      the consumer's host                 message.c   what other nodes send
+ * request.c   clients' acknowledges and gets      audit.c     checks for tests
  * poll.c      timers                              move.c      a dispatcher that hands over
  * leave.c     a node that stops, or is drained        view.c      consumers, for people
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
- * audit.c     checks for tests
  */
 /* clang-format on */
 

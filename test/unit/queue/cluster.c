@@ -44,21 +44,6 @@ struct item {
 	struct event event;
 };
 
-/* A dead letter on its way between two queues, which the control plane carries. */
-struct letter {
-	struct rp_list link;
-	unsigned node;
-	uint64_t boot, token, id, due_ns;
-	char to[32];
-	uint16_t tail_length;
-	struct rte_mbuf *payload;
-	bool replay; /**< what has `no` as its tail is no letter */
-	bool answered;
-	enum rp_qstatus status;
-};
-
-#define LETTER_TOKEN (1ull << 40)
-
 struct rp_span span_of(const char *text)
 {
 	return (struct rp_span){(const uint8_t *)text, strlen(text)};
@@ -70,7 +55,7 @@ void uuid_of(unsigned n, uint8_t uuid[RP_UUID_BYTES])
 	memcpy(uuid, &n, sizeof(n));
 }
 
-static void *must(void *p)
+void *cluster_must(void *p)
 {
 	if (!p) {
 		fprintf(stderr, "out of memory\n");
@@ -90,7 +75,7 @@ unsigned queue_index(struct cluster *c, const void *name, size_t length)
 	return c->queue_count++;
 }
 
-static uint64_t delay(struct cluster *c)
+uint64_t cluster_delay(struct cluster *c)
 {
 	return c->delay_min_ns + rp_rand_below(&c->rand, c->delay_max_ns - c->delay_min_ns + 1);
 }
@@ -138,54 +123,17 @@ static int on_send(void *ctx, uint64_t to, const struct rp_qmsg *m, uint64_t now
 	if (!c->up[a][b])
 		return -ENETUNREACH;
 	if (c->full_one_in && rp_rand_below(&c->rand, c->full_one_in) == 0) {
-		c->room_ns[a][b] = c->now_ns + delay(c);
+		c->room_ns[a][b] = c->now_ns + cluster_delay(c);
 		return -ENOBUFS;
 	}
-	f = must(calloc(1, sizeof(*f)));
+	f = cluster_must(calloc(1, sizeof(*f)));
 	f->m = *m;
 	assert_true(m->name_length > 0 && m->name_length < sizeof(f->name));
 	memcpy(f->name, m->name, m->name_length);
 	f->m.name = (const uint8_t *)f->name;
-	f->due_ns = c->now_ns + delay(c);
+	f->due_ns = c->now_ns + cluster_delay(c);
 	rp_list_push_back(&c->frames[a][b], &f->link);
 	c->qmsg_sent[m->type]++;
-	return 0;
-}
-
-static void letter_answered(struct cluster *c, uint64_t id, enum rp_qstatus status)
-{
-	struct rp_list *l;
-
-	rp_list_foreach (l, &c->letters) {
-		struct letter *t = rp_list_entry(l, struct letter, link);
-
-		if (t->id != id)
-			continue;
-		t->answered = true;
-		t->status = status;
-		t->due_ns = c->now_ns + delay(c);
-	}
-}
-
-static int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter)
-{
-	struct node *n = ctx;
-	struct letter *t;
-
-	if (n->c->letters_blocked)
-		return -EAGAIN;
-	assert_true(letter->death != RP_QUEUE_DEATH_REPLAYED || letter->to[0] == '\0');
-	t = must(calloc(1, sizeof(*t)));
-	t->node = n->index;
-	t->boot = n->boot;
-	t->token = token;
-	t->id = n->c->letter_count++;
-	t->due_ns = n->c->now_ns + delay(n->c);
-	snprintf(t->to, sizeof(t->to), "%s", letter->to[0] ? letter->to : "back");
-	t->replay = letter->death == RP_QUEUE_DEATH_REPLAYED;
-	t->tail_length = letter->tail_length;
-	t->payload = letter->payload;
-	rp_list_push_back(&n->c->letters, &t->link);
 	return 0;
 }
 
@@ -230,9 +178,9 @@ static int on_deliver(void *ctx, uint64_t consumer, const struct rp_queue_delive
 	assert_true(cl->open && !cl->ended);
 	if (cl->blocked)
 		return -EAGAIN;
-	item = must(calloc(1, sizeof(*item)));
+	item = cluster_must(calloc(1, sizeof(*item)));
 	item->client = (unsigned)consumer - 1;
-	item->due_ns = n->c->now_ns + delay(n->c) / 4;
+	item->due_ns = n->c->now_ns + cluster_delay(n->c) / 4;
 	item->event =
 		(struct event){.idx = d->idx, .revision = d->mod_revision, .attempt = d->attempt};
 	item->event.value = payload_value(d->payload, d->tail_length, item->event.tail);
@@ -264,7 +212,8 @@ static void client_show(struct cluster *c, struct client *cl, const struct event
 {
 	if (cl->event_count == cl->event_size) {
 		cl->event_size = cl->event_size ? 2 * cl->event_size : 64;
-		cl->events = must(realloc(cl->events, cl->event_size * sizeof(*cl->events)));
+		cl->events =
+			cluster_must(realloc(cl->events, cl->event_size * sizeof(*cl->events)));
 	}
 	cl->events[cl->event_count] = *e;
 	cl->events[cl->event_count++].at_ns = c->now_ns;
@@ -315,7 +264,7 @@ static void on_ended(void *ctx, uint64_t consumer, enum rp_queue_end why)
 static void spread(struct cluster *c, const struct update *u)
 {
 	for (unsigned i = 0; i < c->node_count; i++) {
-		struct update *copy = must(malloc(sizeof(*copy)));
+		struct update *copy = cluster_must(malloc(sizeof(*copy)));
 
 		*copy = *u;
 		copy->due_ns = c->now_ns + c->registry_ns;
@@ -422,7 +371,7 @@ static void frame_arrive(struct cluster *c, unsigned a, unsigned b, struct frame
 	struct rp_qmsg m = f->m;
 
 	if (m.payload)
-		m.payload = must(rte_pktmbuf_copy(f->m.payload, pool_rx, 0, UINT32_MAX));
+		m.payload = cluster_must(rte_pktmbuf_copy(f->m.payload, pool_rx, 0, UINT32_MAX));
 	m.cookie = 0;
 	f->status = rp_queue_on_msg(
 		c->nodes[b].qs, c->nodes[a].id, &m, &f->epoch, &f->dispatcher, c->now_ns);
@@ -434,7 +383,7 @@ static void frame_arrive(struct cluster *c, unsigned a, unsigned b, struct frame
 	if (f->status != RP_Q_OK)
 		rte_pktmbuf_free(m.payload);
 	f->arrived = true;
-	f->due_ns = c->now_ns + delay(c);
+	f->due_ns = c->now_ns + cluster_delay(c);
 }
 
 static void frame_answered(struct cluster *c, unsigned a, unsigned b, struct frame *f)
@@ -607,44 +556,6 @@ static void calls_run(struct cluster *c)
 	}
 }
 
-static void letter_free(struct letter *t)
-{
-	rte_pktmbuf_free(t->payload);
-	rp_list_unlink(&t->link);
-	free(t);
-}
-
-static void letters_run(struct cluster *c)
-{
-	struct rp_list *l, *next;
-
-	rp_list_foreach_safe (l, next, &c->letters) {
-		struct letter *t = rp_list_entry(l, struct letter, link);
-		struct node *n = &c->nodes[t->node];
-		struct rte_mbuf *payload = t->payload;
-
-		if (n->dead || n->boot != t->boot) {
-			letter_free(t);
-		} else if (t->due_ns <= c->now_ns && payload) {
-			struct rte_mbuf *copy;
-
-			copy = must(rte_pktmbuf_copy(payload, pool_queue, 0, UINT32_MAX));
-			rte_pktmbuf_free(payload);
-			t->payload = NULL;
-			if (t->replay && t->tail_length == 2) {
-				rte_pktmbuf_free(copy);
-				letter_answered(c, t->id, RP_Q_INVALID);
-				continue;
-			}
-			rp_queue_put_letter(n->qs, LETTER_TOKEN + t->id, span_of(t->to),
-				t->tail_length, copy, c->now_ns);
-		} else if (t->due_ns <= c->now_ns && t->answered) {
-			rp_queue_dead_lettered(n->qs, t->token, t->status, c->now_ns);
-			letter_free(t);
-		}
-	}
-}
-
 static void cluster_step(struct cluster *c)
 {
 	c->now_ns += c->step_ns;
@@ -738,7 +649,7 @@ void cluster_start(struct cluster *c, unsigned node)
 
 struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue_config *config)
 {
-	struct cluster *c = must(calloc(1, sizeof(*c)));
+	struct cluster *c = cluster_must(calloc(1, sizeof(*c)));
 
 	/* Of this cluster: one that failed before has not given its own back. */
 	pool_queue_start = rte_mempool_avail_count(pool_queue);

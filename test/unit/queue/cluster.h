@@ -117,6 +117,16 @@ void cluster_start(struct cluster *c, unsigned node);
 void cluster_state(struct cluster *c, unsigned node, enum rp_node_state state);
 
 struct rp_span span_of(const char *text);
+uint64_t cluster_delay(struct cluster *c);
+/** Not NULL. */
+void *cluster_must(void *p);
+
+/* cluster_letters.c: tokens of puts of dead letters, and what the steps of a cluster do to them. */
+#define LETTER_TOKEN (1ull << 40)
+int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter);
+void letter_answered(struct cluster *c, uint64_t id, enum rp_qstatus status);
+void letters_run(struct cluster *c);
+
 /** Its place in c->queues, where it is from now on. */
 unsigned queue_index(struct cluster *c, const void *name, size_t length);
 /** What its server holds for it. */
