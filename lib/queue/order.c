@@ -41,11 +41,21 @@ static void left_forget(struct queue *q, uint64_t node)
 	memset(took + n, 0, (TOOK_MAX - n) * sizeof(*took));
 }
 
+void left_forget_all(struct queue *q)
+{
+	if (!q->more)
+		return;
+	memset(q->more->took, 0, sizeof(q->more->took));
+	q->more->rival = 0;
+}
+
 /* Something is on its way from here to a consumer that can be reached. */
 static bool offers_fly(struct rp_queues *qs, const struct queue *q)
 {
 	const struct rp_list *n;
 
+	if (q->in_flight == 0)
+		return false;
 	rp_list_foreach (n, &q->consumers) {
 		const struct consumer *c = rp_list_entry(n, struct consumer, link);
 		const struct peer *p = peer_find(qs, c->node);

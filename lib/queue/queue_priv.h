@@ -699,6 +699,7 @@ void left_took(struct rp_queues *qs, struct queue *q, uint64_t node);
 /** Something newer may go to `target`: what was put before has arrived, or cannot be waited for. */
 bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t now_ns);
 void left_answered(struct rp_queues *qs, struct queue *q, uint64_t node, enum rp_qstatus status);
+void left_forget_all(struct queue *q);
 /** What another node wants to know: RP_Q_OK, STALL: not yet. */
 enum rp_qstatus left_status(struct rp_queues *qs, const struct queue *q);
 

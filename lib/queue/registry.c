@@ -274,6 +274,8 @@ void rp_queue_set_record(
 		return;
 	}
 	queue_set_dispatcher(qs, q, 0, 0, false);
+	/* It may be one that this queue's keys do not leave for any more: nothing goes there. */
+	left_forget_all(q);
 	if (queue_is_unused(q)) {
 		queue_free(qs, q);
 		return;
