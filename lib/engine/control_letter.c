@@ -5,7 +5,7 @@
  * be of different shards.
  *
  * A dead letter keeps its tail. Its value is a line of JSON that says what became of the message,
- * then the value as it was (docs/queues-by-etcd.md).
+ * then the value as it was (docs/policies.md).
  */
 
 #include <inttypes.h>
@@ -27,52 +27,31 @@
 
 /* ---- the head ---- */
 
-/* Bytes of a well-formed UTF-8 sequence at `p` (RFC 3629); 0 = none. */
-static size_t utf8_length(const uint8_t *p, size_t left)
+static bool is_utf8(struct rp_span text)
 {
-	static const struct {
-		uint8_t first, last, low, high, more;
-	} forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2},
-		{0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},
-		{0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
-		{0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3}};
+	json_t *value = json_stringn((const char *)text.data, text.length);
 
-	if (*p < 0x80)
-		return 1;
-	for (size_t i = 0; i < RP_ARRAY_SIZE(forms); i++) {
-		if (*p < forms[i].first || *p > forms[i].last)
-			continue;
-		if (left <= forms[i].more || p[1] < forms[i].low || p[1] > forms[i].high)
-			return 0;
-		for (size_t k = 2; k <= forms[i].more; k++)
-			if (p[k] < 0x80 || p[k] > 0xbf)
-				return 0;
-		return forms[i].more + 1u;
-	}
-	return 0;
+	json_decref(value);
+	return value != NULL;
 }
 
-/* As a JSON string (RFC 8259); a byte that is no text is written as the character of its number. */
-static void put_string(char **to, struct rp_span text)
+/* What is no UTF-8 has a character for each byte, by its number. */
+static json_t *text_of(struct rp_span text)
 {
-	char *at = *to;
+	json_t *value = json_stringn((const char *)text.data, text.length);
+	char copy[2 * RP_NAME_BYTES_MAX];
+	size_t n = 0;
 
-	*at++ = '"';
-	for (size_t i = 0; i < text.length;) {
-		const uint8_t *p = text.data + i;
-		size_t n = utf8_length(p, text.length - i);
-
-		if (n == 0 || *p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7f) {
-			at += sprintf(at, "\\u%04x", *p);
-			i++;
-			continue;
-		}
-		memcpy(at, p, n);
-		at += n;
-		i += n;
+	if (value)
+		return value;
+	RP_ASSERT(text.length <= RP_NAME_BYTES_MAX);
+	for (size_t i = 0; i < text.length; i++) {
+		if (text.data[i] >= 0x80)
+			copy[n++] = (char)(0xc0 | text.data[i] >> 6);
+		copy[n++] =
+			(char)(text.data[i] < 0x80 ? text.data[i] : 0x80 | (text.data[i] & 0x3f));
 	}
-	*at++ = '"';
-	*to = at;
+	return json_stringn(copy, n);
 }
 
 static bool has_head(struct rp_span value)
@@ -84,17 +63,23 @@ static bool has_head(struct rp_span value)
 static size_t write_head(struct rp_control *c, const struct rp_xmsg *m, struct rp_span name,
 	struct rp_span tail, char head[RP_LETTER_HEAD_BYTES_MAX])
 {
-	char *at = head + sprintf(head, HEAD_BEGINS "\"queue\":");
+	char node[24];
+	json_t *o;
+	size_t n;
 
-	put_string(&at, name);
-	at += sprintf(at, ",\"tail\":");
-	put_string(&at, tail);
-	at += sprintf(at,
-		",\"reason\":\"%s\",\"age_ms\":%" PRIu64 ",\"deliveries\":%u,\"node\":\"%" PRIu64
-		"\"}}\n",
-		rp_queue_death_word(m->value), m->revision / 1000, m->count, c->self.node);
-	RP_ASSERT(at < head + RP_LETTER_HEAD_BYTES_MAX);
-	return (size_t)(at - head);
+	snprintf(node, sizeof(node), "%" PRIu64, c->self.node);
+	o = json_pack("{s:i, s:{s:o, s:o, s:s, s:I, s:I, s:s}}", "v", 1, "dead_letter", "queue",
+		text_of(name), "tail", text_of(tail), "reason", rp_queue_death_word(m->value),
+		"age_ms", (json_int_t)(m->revision / 1000), "deliveries", (json_int_t)m->count,
+		"node", node);
+	RP_ASSERT(o != NULL);
+	if (!is_utf8(name))
+		json_object_set_new(json_object_get(o, "dead_letter"), "raw", json_true());
+	n = json_dumpb(o, head, RP_LETTER_HEAD_BYTES_MAX - 1, JSON_COMPACT);
+	RP_ASSERT(n > 0 && n < RP_LETTER_HEAD_BYTES_MAX);
+	json_decref(o);
+	head[n++] = '\n';
+	return n;
 }
 
 /* The queue that a letter was in, as its head says, and where its own value begins; 0 = no letter.
@@ -103,15 +88,17 @@ static size_t read_head(struct rp_span value, char *queue, size_t size)
 {
 	const uint8_t *end =
 		memchr(value.data, '\n', RP_MIN(value.length, RP_LETTER_HEAD_BYTES_MAX));
-	json_t *head, *name;
+	json_t *head, *letter, *name;
 	size_t length = 0;
 
 	if (!has_head(value) || !end)
 		return 0;
 	head = json_loadb((const char *)value.data, (size_t)(end - value.data), 0, NULL);
-	name = json_object_get(json_object_get(head, "dead_letter"), "queue");
-	if (json_is_string(name) && json_string_length(name) < size &&
-		json_string_length(name) > 0 &&
+	letter = json_object_get(head, "dead_letter");
+	name = json_object_get(letter, "queue");
+	/* Of a name that is no UTF-8 the head has not the bytes. */
+	if (!json_is_true(json_object_get(letter, "raw")) && json_is_string(name) &&
+		json_string_length(name) < size && json_string_length(name) > 0 &&
 		!memchr(json_string_value(name), '/', json_string_length(name))) {
 		memcpy(queue, json_string_value(name), json_string_length(name) + 1);
 		length = (size_t)(end - value.data) + 1;

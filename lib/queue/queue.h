@@ -396,7 +396,10 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs);
 
 /* ---- insight ---- */
 
-/** How long something took: bucket i counts what is at most 4^i us, the last one the rest. */
+/**
+ * How long something took: bucket i counts what is at most 4^i us, the last one the rest. Coarser
+ * than stats/hist.h, since each bucket is a line of every scrape.
+ */
 #define RP_QUEUE_TIMES_BUCKETS 15
 struct rp_queue_times {
 	uint64_t buckets[RP_QUEUE_TIMES_BUCKETS];

@@ -29,12 +29,10 @@
 
 #include "slab.h"
 
-/* Most entries of one kind that one poll handles. */
-#define POLL_BUDGET 64
+#define POLL_BUDGET 64 /* most entries of one kind that one poll handles */
 /* Forwards that a producer's node may have sent without an answer span at most half of it. */
 #define DEDUPE_WINDOW 1024
-/* Acknowledged indexes that a host remembers for each consumer. */
-#define DONE_SLOTS 128
+#define DONE_SLOTS 128 /* acknowledged indexes that a host remembers for each consumer */
 /* A remote consumer that had no room says so when it has; this is for a lost notice. */
 #define STALL_RETRY_NS (100 * RP_NS_PER_MS)
 /* A newer dispatcher that refused a message handed over to it is asked again after this. */

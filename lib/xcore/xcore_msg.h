@@ -27,7 +27,8 @@ struct rte_mbuf;
 	X(ACK, R)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(GET, N)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(REJECT, R)         /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
-	X(PURGE, N)          /* token; m = name. Answered by ANSWER */                             \
+	X(PURGE, N)          /* token, flags = enum rp_queue_clearing, idx = how many at most, 0 = \
+	                        all; m = name. Answered by ANSWER */                               \
 	X(LETTERED, R)       /* token of a DEAD_LETTER, status */                                  \
 	X(SET_POLICIES, N)   /* pointer = struct rp_queue_policy, count of them: borrow until the  \
 	                        next. POLICIES_USED */                                             \

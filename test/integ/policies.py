@@ -26,6 +26,7 @@ POLICIES = """[
   {match: newest, depth_max: 3, overflow: drop-oldest},
   {match: small, depth_max: 2},
   {match: nobody, fail_fast: true},
+  {match: "raw*", ttl_ms: 100, dead_letter: dead-raw},
   {match: poison, deliveries_max: 2, dead_letter: dead}]"""
 
 
@@ -189,6 +190,19 @@ def operators(a, b):
     assert [m["state"] for m in held] == ["held"] * 3 and all(m["holder"] in w.process.args[-1] for m in held), held
     w.stop()
     print("  dead letters: listed, sent back, dropped")
+    raw(a)
+
+
+def raw(a):
+    """A name that is no UTF-8 is told as it can be; its letters stay where they are."""
+    put(a, "raw\udcff\u00e9", "t", "bytes")
+    wait_until("it is dead", 10, lambda: len(
+        ask(a, "queue_peek", "dead-letters", "list", "dead-raw")["messages"]) == 1)
+    head = ask(a, "queue_peek", "dead-letters", "list", "dead-raw")["messages"][0]["dead_letter"]
+    assert head["raw"] is True and head["queue"].startswith("raw\u00ff"), head
+    assert ask(a, "clear", "dead-letters", "replay", "dead-raw")["messages"] == 1
+    wait_until("it stays", 10, lambda: [m["state"] for m in ask(
+        a, "queue_peek", "queue", "peek", "dead-raw")["messages"]] == ["waiting"])
 
 
 def main():
