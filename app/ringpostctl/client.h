@@ -35,7 +35,8 @@ int call(struct client *c, const char *path, const ProtobufCMessage *request, st
 /** Options and arguments that most commands have. */
 struct options {
 	bool json, details, exact, reset, sum;
-	uint32_t count; /**< 0: none was given */
+	uint32_t count;	       /**< 0: none was given */
+	double delay, seconds; /**< below 0: none was given */
 	char *endpoint;
 	int argc; /**< what is left: arguments */
 	char **argv;
@@ -57,6 +58,9 @@ unsigned text_distance(const char *a, const char *b);
  */
 void *ask(struct client *c, const char *path, const ProtobufCMessage *request,
 	const ProtobufCMessageDescriptor *answer);
+
+/** Returns when the time is over, or when `*woken` (may be NULL) is true. */
+void pause_for(struct client *c, uint64_t ns, const bool *woken);
 
 /** The commands: what follows the words of each; an exit status, 2: usage is to be printed. */
 #define RP_COMMAND(words, arguments, function, help) \

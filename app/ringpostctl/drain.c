@@ -35,25 +35,6 @@ static int drain_end(Ringpost__V1__DrainReply *r, bool json, int rc)
 	return rc;
 }
 
-static void on_pause(void *ctx)
-{
-	bool *over = ctx;
-
-	*over = true;
-}
-
-static void pause_for(struct client *c, uint64_t ns)
-{
-	struct rp_loop_timer timer;
-	bool over = false;
-
-	rp_loop_timer_setup(&timer, on_pause, &over);
-	rp_loop_timer_in(c->loop, &timer, ns);
-	while (!over && rp_loop_run_once(c->loop, RP_NEVER) >= 0)
-		;
-	rp_loop_timer_cancel(&timer);
-}
-
 static Ringpost__V1__DrainReply *drain_ask(struct client *c, const char *act, bool exit)
 {
 	Ringpost__V1__DrainRequest q = RINGPOST__V1__DRAIN_REQUEST__INIT;
@@ -120,7 +101,7 @@ int drain(struct client *c, int argc, char **argv)
 	while (r && !is_empty(r) && rp_loop_now_ns(c->loop) - begin_ns < o.wait_ns) {
 		Ringpost__V1__DrainReply *next;
 
-		pause_for(c, ASK_NS);
+		pause_for(c, ASK_NS, NULL);
 		if (rp_loop_now_ns(c->loop) - told_ns >= TELL_NS) {
 			drain_print(stderr, r);
 			told_ns = rp_loop_now_ns(c->loop);

@@ -63,6 +63,15 @@ static const void *field_at(const ProtobufCMessage *m, const char *name, size_t 
 	return *(void *const *)((const char *)m + f->offset);
 }
 
+/* Of all rows, which say no counters: those are one queue's, `queue show`. */
+static json_t *row_json(const ProtobufCMessage *m)
+{
+	json_t *o = json_message(m);
+
+	json_object_del(o, "counters");
+	return o;
+}
+
 static void page_rows(
 	const struct list *l, const ProtobufCMessage *m, struct table *t, json_t *rows)
 {
@@ -71,7 +80,7 @@ static void page_rows(
 
 	for (size_t i = 0; i < count; i++) {
 		if (rows)
-			json_array_append_new(rows, json_message(items[i]));
+			json_array_append_new(rows, row_json(items[i]));
 		else
 			l->row(table_row(t), items[i]);
 	}

@@ -141,6 +141,25 @@ void *ask(struct client *c, const char *path, const ProtobufCMessage *request,
 	return message;
 }
 
+static void on_pause(void *ctx)
+{
+	bool *over = ctx;
+
+	*over = true;
+}
+
+void pause_for(struct client *c, uint64_t ns, const bool *woken)
+{
+	struct rp_loop_timer timer;
+	bool over = false;
+
+	rp_loop_timer_setup(&timer, on_pause, &over);
+	rp_loop_timer_in(c->loop, &timer, ns);
+	while (!over && !(woken && *woken) && rp_loop_run_once(c->loop, RP_NEVER) >= 0)
+		;
+	rp_loop_timer_cancel(&timer);
+}
+
 int impair(struct client *c, int argc, char **argv)
 {
 	Ringpost__V1__ImpairRequest q = RINGPOST__V1__IMPAIR_REQUEST__INIT;

@@ -27,7 +27,10 @@ static const struct {
 	char letter;
 	const char *short_name, *long_name;
 } names[] = {{'j', "-j", "--json"}, {'l', "-l", "--long"}, {'x', "-x", "--exact"},
-	{'r', "-r", "--reset"}, {'c', "", "--conn"}, {'s', "", "--sum"}, {'n', "-n", "--count"}};
+	{'r', "-r", "--reset"}, {'c', "", "--conn"}, {'s', "", "--sum"}, {'n', "-n", "--count"},
+	{'d', "-d", "--delay"}, {'t', "", "--seconds"}};
+/** Of them, those that take a value. */
+static const char valued[] = "cndt";
 
 /* Its letter; 0: none of `known` has that name. */
 static char letter_of(const char *known, const char *a, size_t length)
@@ -52,9 +55,33 @@ static bool number_take(const char *text, uint32_t *number)
 	return text[0] >= '0' && text[0] <= '9' && *end == '\0' && n > 0 && n <= UINT32_MAX;
 }
 
+static bool seconds_take(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	return end != text && *end == '\0' && *seconds >= 0 && *seconds < 1e9;
+}
+
+/* 0, or 2 having said why. */
+static int value_take(struct options *o, char letter, char *value)
+{
+	if (letter == 'c' && !value)
+		return bad_usage("--conn: a value is missing");
+	if (letter == 'c')
+		o->endpoint = value;
+	else if (letter == 'n' && !number_take(value ? value : "", &o->count))
+		return bad_usage("--count: \"%s\" is no number from 1 on", value ? value : "");
+	else if (letter != 'n' &&
+		 !seconds_take(value ? value : "", letter == 'd' ? &o->delay : &o->seconds))
+		return bad_usage("--%s: \"%s\" is no number of seconds",
+			letter == 'd' ? "delay" : "seconds", value ? value : "");
+	return 0;
+}
+
 int options_take(struct options *o, const char *known, int least, int most, int argc, char **argv)
 {
-	*o = (struct options){.argv = argv};
+	*o = (struct options){.argv = argv, .delay = -1, .seconds = -1};
 	for (int i = 0; i < argc; i++) {
 		const char *a = argv[i], *equals = strchr(a, '=');
 		size_t length = equals ? (size_t)(equals - a) : strlen(a);
@@ -67,24 +94,20 @@ int options_take(struct options *o, const char *known, int least, int most, int 
 		letter = letter_of(known, a, length);
 		if (letter == '\0')
 			return bad_usage("%s: no such option of this command", a);
-		if (equals && letter != 'c' && letter != 'n')
+		if (equals && !strchr(valued, letter))
 			return bad_usage("%.*s: takes no value", (int)length, a);
 		o->json |= letter == 'j';
 		o->details |= letter == 'l';
 		o->exact |= letter == 'x';
 		o->reset |= letter == 'r';
 		o->sum |= letter == 's';
-		if (letter == 'n') {
-			const char *text = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
-
-			if (!number_take(text, &o->count))
-				return bad_usage("--count: \"%s\" is no number from 1 on", text);
-		}
-		if (letter != 'c')
+		if (!strchr(valued, letter))
 			continue;
-		o->endpoint = equals ? argv[i] + length + 1 : i + 1 < argc ? argv[++i] : NULL;
-		if (!o->endpoint)
-			return bad_usage("--conn: a value is missing");
+		if (value_take(o, letter,
+			    equals	   ? argv[i] + length + 1
+			    : i + 1 < argc ? argv[++i]
+					   : NULL) != 0)
+			return 2;
 	}
 	if (o->argc > most)
 		return bad_usage("unexpected argument \"%s\"", o->argv[most]);

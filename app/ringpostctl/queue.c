@@ -17,6 +17,7 @@
 #include "table.h"
 
 #define PEEK_COUNT 10
+#define RATES_S 0.5
 #define LETTERS_COUNT 100
 /** Of a value, in a table. */
 #define VALUE_SHOWN 60
@@ -68,44 +69,202 @@ static void show_print(const Ringpost__V1__QueueView *q)
 	line_ns("offer to client, mean", q->accept_mean_ns);
 }
 
-static int show_json(const Ringpost__V1__QueuesReply *r, const Ringpost__V1__ConsumersReply *k)
-{
-	json_t *root = json_head("ringpost.queue_show", r->node), *list = json_array();
+/** A queue and its consumers, looked at once. */
+struct look {
+	Ringpost__V1__QueuesReply *queues;
+	Ringpost__V1__ConsumersReply *consumers;
+};
 
-	json_object_set_new(root, "queue", json_message(&r->queues[0]->base));
-	for (size_t i = 0; i < k->n_consumers; i++)
-		json_array_append_new(list, json_message(&k->consumers[i]->base));
+static void look_free(struct look *l)
+{
+	ringpost__v1__queues_reply__free_unpacked(l->queues, NULL);
+	ringpost__v1__consumers_reply__free_unpacked(l->consumers, NULL);
+	*l = (struct look){0};
+}
+
+/* 0; 1: there is no such queue, or no answer, which is told. */
+static int look_take(struct client *c, struct look *l, char *name)
+{
+	Ringpost__V1__ListRequest q = RINGPOST__V1__LIST_REQUEST__INIT;
+
+	q.queue = name;
+	q.exact = true;
+	l->queues = ask(
+		c, "/ringpost.v1.Admin/Queues", &q.base, &ringpost__v1__queues_reply__descriptor);
+	if (l->queues && l->queues->n_queues == 0)
+		fprintf(stderr, "ringpostctl: this node knows no queue \"%s\"\n", name);
+	else if (l->queues)
+		l->consumers = ask(c, "/ringpost.v1.Admin/Consumers", &q.base,
+			&ringpost__v1__consumers_reply__descriptor);
+	if (l->consumers)
+		return 0;
+	look_free(l);
+	return 1;
+}
+
+static double per_second(uint64_t now, uint64_t before, uint64_t ns)
+{
+	return now > before && ns > 0 ? (double)(now - before) * RP_NS_PER_S / (double)ns : 0;
+}
+
+/* The same consumer, a while before; NULL: it is new. */
+static const Ringpost__V1__ConsumerView *consumer_before(
+	const struct look *before, const Ringpost__V1__ConsumerView *x)
+{
+	for (size_t i = 0; before->consumers && i < before->consumers->n_consumers; i++)
+		if (strcmp(before->consumers->consumers[i]->uuid, x->uuid) == 0)
+			return before->consumers->consumers[i];
+	return NULL;
+}
+
+/** What went through in a second; nothing without a look before. */
+struct rates {
+	double interval_s, puts, accepts, acks;
+};
+
+static struct rates queue_rates(const struct look *l, const struct look *before)
+{
+	const Ringpost__V1__QueueView *x, *was;
+	uint64_t ns;
+
+	if (!before->queues)
+		return (struct rates){0};
+	x = l->queues->queues[0];
+	was = before->queues->queues[0];
+	ns = l->queues->at_ns - before->queues->at_ns;
+	return (struct rates){
+		.interval_s = (double)ns / RP_NS_PER_S,
+		/* Where it is dispatched, all that was taken in. */
+		.puts = x->here == was->here ? per_second(x->here ? x->indexed : x->puts,
+						       was->here ? was->indexed : was->puts, ns)
+					     : 0,
+		.accepts = per_second(x->accepts, was->accepts, ns),
+		.acks = per_second(x->acks, was->acks, ns),
+	};
+}
+
+static struct rates consumer_rates(
+	const struct look *l, const struct look *before, const Ringpost__V1__ConsumerView *x)
+{
+	const Ringpost__V1__ConsumerView *was = consumer_before(before, x);
+	uint64_t ns = was ? l->consumers->at_ns - before->consumers->at_ns : 0;
+
+	return (struct rates){
+		.accepts = was ? per_second(x->offers, was->offers, ns) : 0,
+		.acks = was ? per_second(x->acks, was->acks, ns) : 0,
+	};
+}
+
+static void rates_print(const struct look *l, const struct look *before)
+{
+	static const char *const heads[] = {
+		"CONSUMER", "NODE", "STATE", "DELIVERIES/s", "ACKS/s", "OFFERED", "HELD FOR", NULL};
+	struct rates r = queue_rates(l, before);
+	struct table t;
+
+	if (before->queues)
+		printf("%-22s puts %.1f, deliveries %.1f, acknowledges %.1f, over %.1f s\n",
+			"a second", r.puts, r.accepts, r.acks, r.interval_s);
+	if (l->consumers->n_consumers == 0)
+		return;
+	table_init(&t, heads, 0x78);
+	for (size_t i = 0; i < l->consumers->n_consumers; i++) {
+		const Ringpost__V1__ConsumerView *x = l->consumers->consumers[i];
+		char(*row)[TABLE_CELL_SIZE] = table_row(&t);
+
+		r = consumer_rates(l, before, x);
+		snprintf(row[0], TABLE_CELL_SIZE, "%s", x->uuid);
+		if (x->here)
+			snprintf(row[1], TABLE_CELL_SIZE, "this node");
+		else
+			snprintf(row[1], TABLE_CELL_SIZE, "%" PRIu64, x->node);
+		snprintf(row[2], TABLE_CELL_SIZE, "%s", x->state);
+		if (before->queues) {
+			snprintf(row[3], TABLE_CELL_SIZE, "%.1f", r.accepts);
+			snprintf(row[4], TABLE_CELL_SIZE, "%.1f", r.acks);
+		}
+		snprintf(row[5], TABLE_CELL_SIZE, "%u", RP_MAX(x->outstanding, x->holds));
+		if (x->oldest_ns)
+			text_ns(row[6], x->oldest_ns);
+		else
+			snprintf(row[6], TABLE_CELL_SIZE, "-");
+	}
+	putchar('\n');
+	table_print(&t);
+}
+
+/* Those that are not 0: what few queues count is only noise in the others. */
+static void counters_print(const Ringpost__V1__QueueView *q)
+{
+	puts("\ncounted here:");
+	for (size_t i = 0; i < q->n_counters; i++)
+		if (q->counters[i]->value > 0)
+			printf("  %-20s %-12" PRIu64 " %s\n", q->counters[i]->name,
+				q->counters[i]->value, q->counters[i]->text);
+}
+
+static json_t *queue_json(const Ringpost__V1__QueueView *q)
+{
+	json_t *o = json_message(&q->base), *counters = json_object();
+
+	for (size_t i = 0; i < q->n_counters; i++)
+		json_object_set_new(counters, q->counters[i]->name,
+			json_integer((json_int_t)q->counters[i]->value));
+	json_object_set_new(o, "counters", counters);
+	return o;
+}
+
+static int show_json(const struct look *l, const struct look *before)
+{
+	json_t *root = json_head("ringpost.queue_show", l->queues->node), *list = json_array();
+	struct rates r = queue_rates(l, before);
+
+	json_object_set_new(root, "queue", queue_json(l->queues->queues[0]));
+	if (before->queues)
+		json_object_set_new(root, "rates",
+			json_pack("{s:f, s:f, s:f, s:f}", "interval_s", r.interval_s, "puts_per_s",
+				r.puts, "deliveries_per_s", r.accepts, "acks_per_s", r.acks));
+	for (size_t i = 0; i < l->consumers->n_consumers; i++) {
+		const Ringpost__V1__ConsumerView *x = l->consumers->consumers[i];
+		json_t *o = json_message(&x->base);
+
+		r = consumer_rates(l, before, x);
+		if (before->queues) {
+			json_object_set_new(o, "deliveries_per_s", json_real(r.accepts));
+			json_object_set_new(o, "acks_per_s", json_real(r.acks));
+		}
+		json_array_append_new(list, o);
+	}
 	json_object_set_new(root, "consumers", list);
 	return json_print(root);
 }
 
 int queue_show(struct client *c, int argc, char **argv)
 {
-	Ringpost__V1__ListRequest q = RINGPOST__V1__LIST_REQUEST__INIT;
-	Ringpost__V1__ConsumersReply *k = NULL;
-	Ringpost__V1__QueuesReply *r;
+	struct look before = {0}, l = {0};
 	struct options o;
-	int rc = 1;
+	double delay;
+	int rc;
 
-	if (options_take(&o, "j", 1, 1, argc, argv) != 0)
+	if (options_take(&o, "jd", 1, 1, argc, argv) != 0)
 		return 2;
-	q.queue = o.argv[0];
-	q.exact = true;
-	r = ask(c, "/ringpost.v1.Admin/Queues", &q.base, &ringpost__v1__queues_reply__descriptor);
-	if (!r)
-		return 1;
-	if (r->n_queues == 0) {
-		fprintf(stderr, "ringpostctl: this node knows no queue \"%s\"\n", o.argv[0]);
-	} else if (!o.json) {
-		show_print(r->queues[0]);
-		rc = 0;
-	} else {
-		k = ask(c, "/ringpost.v1.Admin/Consumers", &q.base,
-			&ringpost__v1__consumers_reply__descriptor);
-		rc = k ? show_json(r, k) : 1;
+	delay = o.delay >= 0 ? o.delay : RATES_S;
+	rc = look_take(c, &l, o.argv[0]);
+	if (rc == 0 && delay > 0) {
+		before = l;
+		l = (struct look){0};
+		pause_for(c, (uint64_t)(delay * 1e9), NULL);
+		rc = look_take(c, &l, o.argv[0]);
 	}
-	ringpost__v1__queues_reply__free_unpacked(r, NULL);
-	ringpost__v1__consumers_reply__free_unpacked(k, NULL);
+	if (rc == 0 && o.json) {
+		rc = show_json(&l, &before);
+	} else if (rc == 0) {
+		show_print(l.queues->queues[0]);
+		rates_print(&l, &before);
+		counters_print(l.queues->queues[0]);
+	}
+	look_free(&before);
+	look_free(&l);
 	return rc;
 }
 

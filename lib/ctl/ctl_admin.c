@@ -37,6 +37,7 @@ static void round_begin(struct rp_ctl *ctl)
 		v->kind = first->ask.kind;
 		v->exact = first->ask.exact;
 		v->cursor = first->ask.cursor;
+		v->trace = first->ask.trace;
 		v->filled = false;
 		memcpy(v->name, first->ask.name, sizeof(v->name));
 	}
@@ -582,6 +583,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Queues", &ctl_queues_ops},
 		{"/ringpost.v1.Admin/Messages", &ctl_messages_ops},
 		{"/ringpost.v1.Admin/Clear", &ctl_clear_ops},
+		{"/ringpost.v1.Admin/Trace", &ctl_trace_ops},
 		{"/ringpost.v1.Admin/Consumers", &ctl_consumers_ops},
 		{"/ringpost.v1.Admin/Streams", &ctl_streams_ops},
 		{"/ringpost.v1.Admin/Route", &ctl_route_ops},

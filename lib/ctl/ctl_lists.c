@@ -98,9 +98,36 @@ static void queue_fill(
 	x->ending = q->ending;
 	x->ended = c->expired + c->overflowed + c->exhausted + c->rejected;
 	x->dead_letters = c->dead_letters;
+	x->puts = c->puts;
+	x->accepts = c->accepts;
 	x->wait_mean_ns = q->wait_mean_ns;
 	x->wait_max_ns = q->wait_max_ns;
 	x->accept_mean_ns = q->accept_mean_ns;
+}
+
+/* Of one queue; freed with counters_free(). */
+static void counters_fill(Ringpost__V1__QueueView *x, const struct rp_queue_counters *c)
+{
+	Ringpost__V1__QueueCounter *items = calloc(RP_QUEUE_COUNTER_COUNT, sizeof(*items));
+
+	x->counters = calloc(RP_QUEUE_COUNTER_COUNT, sizeof(*x->counters));
+	RP_ASSERT(items && x->counters);
+#define X(field, help)                                                       \
+	ringpost__v1__queue_counter__init(&items[RP_QUEUE_COUNTER_##field]); \
+	items[RP_QUEUE_COUNTER_##field].name = (char *)#field;               \
+	items[RP_QUEUE_COUNTER_##field].text = (char *)help;                 \
+	items[RP_QUEUE_COUNTER_##field].value = c->field;                    \
+	x->counters[RP_QUEUE_COUNTER_##field] = &items[RP_QUEUE_COUNTER_##field];
+#include <queue/queue_counters.def>
+#undef X
+	x->n_counters = RP_QUEUE_COUNTER_COUNT;
+}
+
+static void counters_free(Ringpost__V1__QueueView *x)
+{
+	if (x->n_counters > 0)
+		free(x->counters[0]);
+	free(x->counters);
 }
 
 static void queues_reply(struct rp_ctl *ctl, void *who)
@@ -115,12 +142,17 @@ static void queues_reply(struct rp_ctl *ctl, void *who)
 			queue_fill(&items[i], &ctl->view->rows[i], &a->ask);
 			list[i] = &items[i];
 		}
+		if (a->ask.exact && ctl->view->row_count > 0)
+			counters_fill(&items[0], &ctl->view->rows[0].queue.counters);
 		r.node = ctl->config.self.node;
+		r.at_ns = ctl->view->now_ns;
 		r.queues = list;
 		r.n_queues = ctl->view->row_count;
 		r.page = &page;
 		ctl_page_fill(ctl, &page, &a->ask);
 		ctl_admin_reply(a->call, &r.base);
+		if (r.n_queues > 0)
+			counters_free(&items[0]);
 	}
 	free(a);
 }
@@ -157,6 +189,9 @@ static void consumer_fill(
 	x->c.holds = c->holds;
 	x->c.max_bytes = c->max_bytes;
 	x->c.match = row->match;
+	x->c.offers = c->offers;
+	x->c.acks = c->acks;
+	x->c.oldest_ns = c->oldest_ns;
 }
 
 static void consumers_reply(struct rp_ctl *ctl, void *who)
@@ -173,6 +208,7 @@ static void consumers_reply(struct rp_ctl *ctl, void *who)
 			list[i] = &items[i].c;
 		}
 		r.node = ctl->config.self.node;
+		r.at_ns = ctl->view->now_ns;
 		r.consumers = list;
 		r.n_consumers = ctl->view->row_count;
 		r.page = &page;

@@ -25,7 +25,7 @@
 #define CTL_REMOVED_MAX 64
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 18
+#define CTL_ADMIN_METHODS 19
 /** "[address]:port" of IPv6, and an address with its prefix length. */
 #define CTL_ENDPOINT_TEXT_SIZE 64
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
@@ -96,6 +96,7 @@ struct ctl_view_ask {
 	enum rp_engine_view_kind kind;
 	bool exact;
 	uint32_t shard, cursor;
+	struct rp_engine_view_trace trace;
 	char name[RP_NAME_BYTES_MAX + 1];
 };
 
@@ -347,6 +348,12 @@ void ctl_page_fill(
 bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *answer);
 void ctl_clears_free(struct rp_ctl *ctl);
 extern const struct rp_grpc_call_ops ctl_messages_ops, ctl_clear_ops;
+/** Refuses the call: another node dispatches the queue. */
+void ctl_refuse_elsewhere(
+	struct rp_ctl *ctl, struct rp_grpc_call *call, const char *queue, uint64_t dispatcher);
+
+/* ctl_trace.c */
+extern const struct rp_grpc_call_ops ctl_trace_ops;
 
 /* ctl_show.c */
 /**

@@ -17,7 +17,7 @@
  */
 #define CLEAR_FLAG (1ull << 59)
 
-static void refuse_elsewhere(
+void ctl_refuse_elsewhere(
 	struct rp_ctl *ctl, struct rp_grpc_call *call, const char *queue, uint64_t dispatcher)
 {
 	char text[RP_NAME_BYTES_MAX + 256], name[128];
@@ -77,7 +77,7 @@ static void messages_reply(struct rp_ctl *ctl, void *who)
 	}
 	if (v->row_count > 0 && !q->dispatching && q->dispatcher &&
 		q->dispatcher != ctl->config.self.node) {
-		refuse_elsewhere(ctl, a->call, a->ask.name, q->dispatcher);
+		ctl_refuse_elsewhere(ctl, a->call, a->ask.name, q->dispatcher);
 		free(a);
 		return;
 	}

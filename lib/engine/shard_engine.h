@@ -24,6 +24,7 @@
 #include <deliver/deliver.h>
 #include <link/link.h>
 #include <queue/queue.h>
+#include <queue/trace.h>
 #include <tcp/tcp.h>
 #include <xcore/xcore_msg.h>
 
@@ -135,6 +136,7 @@ enum rp_engine_view_kind {
 	RP_ENGINE_VIEW_CONSUMERS,
 	RP_ENGINE_VIEW_STREAMS,
 	RP_ENGINE_VIEW_MESSAGES, /**< of an exact queue; cursor: how many to skip */
+	RP_ENGINE_VIEW_TRACES,	 /**< of an exact queue, by what `trace` says */
 };
 
 #define RP_ENGINE_VIEW_ROWS 512
@@ -163,6 +165,14 @@ struct rp_engine_view_message {
 	uint8_t value[RP_ENGINE_VIEW_VALUE_BYTES];
 };
 
+/** Which traces are meant. */
+struct rp_engine_view_trace {
+	uint64_t idx;	/**< that message; 0: those above */
+	uint64_t above; /**< a serial */
+	uint32_t next;	/**< first follow the next so many; above is set by it */
+	uint64_t for_ns;
+};
+
 /** One page of a shard's queues, consumers or streams; the whole is too large for one snapshot. */
 struct rp_engine_view {
 	/* in */
@@ -170,15 +180,19 @@ struct rp_engine_view {
 	char name[RP_NAME_BYTES_MAX + 1]; /**< only queues that begin with it, or are it */
 	bool exact;
 	uint32_t cursor; /**< 0, or `next` of the page before */
+	struct rp_engine_view_trace trace;
 	/* out */
 	bool filled;
+	uint64_t now_ns;
 	uint32_t next; /**< 0: that was the last page */
 	uint32_t row_count;
 	uint32_t place_count; /**< of an exact queue: where its consumers are */
 	struct rp_queue_place places[RP_PEERS_MAX];
-	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS]; /**< MESSAGES: the queue itself */
+	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS]; /**< MESSAGES, TRACES: the queue */
 	uint32_t message_count;
 	struct rp_engine_view_message messages[RP_ENGINE_VIEW_MESSAGES_MAX];
+	uint32_t trace_count;
+	struct rp_queue_trace traces[RP_QUEUE_TRACES];
 };
 
 /** Of kernel sockets, which this layer knows nothing of. */

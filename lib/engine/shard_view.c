@@ -32,6 +32,7 @@ static uint32_t slots_of(struct rp_engine *e, enum rp_engine_view_kind kind)
 		return rp_queue_consumer_slots(e->queues);
 	case RP_ENGINE_VIEW_STREAMS:
 	case RP_ENGINE_VIEW_MESSAGES:
+	case RP_ENGINE_VIEW_TRACES:
 		break;
 	}
 	return rp_deliver_stream_slots(e->deliver);
@@ -50,7 +51,7 @@ static bool row_fill(struct rp_engine *e, const struct rp_engine_view *v, uint32
 		name = row->queue.name;
 		break;
 	case RP_ENGINE_VIEW_CONSUMERS:
-		there = rp_queue_consumer_at(e->queues, slot, &row->consumer);
+		there = rp_queue_consumer_at(e->queues, slot, &row->consumer, now_ns);
 		name = row->consumer.name;
 		match = row->consumer.match;
 		break;
@@ -59,6 +60,7 @@ static bool row_fill(struct rp_engine *e, const struct rp_engine_view *v, uint32
 		name = row->stream.name;
 		break;
 	case RP_ENGINE_VIEW_MESSAGES:
+	case RP_ENGINE_VIEW_TRACES:
 		break;
 	}
 	if (!there || !name_fits(v, name))
@@ -102,18 +104,46 @@ static void messages_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_
 		v->next = v->cursor + v->message_count;
 }
 
+static void traces_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns)
+{
+	struct rp_span name = {(const uint8_t *)v->name, strlen(v->name)};
+	struct rp_engine_view_trace *t = &v->trace;
+
+	if (t->idx) {
+		v->trace_count =
+			rp_queue_trace(e->queues, name, t->idx, &v->traces[0], now_ns) ? 1 : 0;
+		return;
+	}
+	if (t->next)
+		t->above = rp_queue_trace_next(e->queues, name, t->next, t->for_ns, now_ns);
+	if (!t->next && t->above)
+		v->trace_count = rp_queue_traces(
+			e->queues, name, t->above, v->traces, RP_QUEUE_TRACES, now_ns);
+}
+
+/* Of one queue by its name; false: the view is a page of a table. */
+static bool named_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns)
+{
+	if (v->kind != RP_ENGINE_VIEW_MESSAGES && v->kind != RP_ENGINE_VIEW_TRACES &&
+		(v->kind != RP_ENGINE_VIEW_QUEUES || !v->exact))
+		return false;
+	queue_fill(e, v, now_ns);
+	if (v->kind == RP_ENGINE_VIEW_MESSAGES)
+		messages_fill(e, v, now_ns);
+	else if (v->kind == RP_ENGINE_VIEW_TRACES)
+		traces_fill(e, v, now_ns);
+	return true;
+}
+
 void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns)
 {
 	uint32_t slots = slots_of(e, v->kind), at = v->cursor;
 
 	v->filled = true;
-	v->next = v->row_count = v->place_count = v->message_count = 0;
-	if (v->kind == RP_ENGINE_VIEW_MESSAGES || (v->kind == RP_ENGINE_VIEW_QUEUES && v->exact)) {
-		queue_fill(e, v, now_ns);
-		if (v->kind == RP_ENGINE_VIEW_MESSAGES)
-			messages_fill(e, v, now_ns);
+	v->now_ns = now_ns;
+	v->next = v->row_count = v->place_count = v->message_count = v->trace_count = 0;
+	if (named_fill(e, v, now_ns))
 		return;
-	}
 	for (uint32_t n = 0; at < slots && n < RP_ENGINE_VIEW_SLOTS; n++, at++) {
 		if (v->row_count == RP_ENGINE_VIEW_ROWS)
 			break;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 static struct queue *find(const struct rp_queues *qs, struct rp_span name)
 {
@@ -78,6 +78,7 @@ static void clear_one(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		return;
 	}
 	COUNT(qs, q, purged);
+	trace_last(qs, m, RP_QUEUE_STEP_PURGED, 0, "", now_ns);
 	message_unindexed(qs, m);
 	message_free(qs, m);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 /* The dead-letter queue did not take it; or could not be asked. */
 #define LETTER_AGAIN_NS RP_NS_PER_S
@@ -48,6 +48,7 @@ static void message_gone(struct rp_queues *qs, struct message *m, uint64_t now_n
 	case RP_QUEUE_DEATH_COUNT:
 		break;
 	}
+	trace_last(qs, m, RP_QUEUE_STEP_DIED, 0, rp_queue_death_word(m->death), now_ns);
 	message_unindexed(qs, m);
 	message_free(qs, m);
 	queue_touch(qs, q, now_ns);

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 /* ---- consumers: who is ready ---- */
 
@@ -270,6 +270,7 @@ void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	struct queue *q = m->q;
 
 	m->unseen += !m->accepted && !m->seen;
+	trace_step(qs, m, RP_QUEUE_STEP_RETURNED, m->consumer, now_ns);
 	dispatch_unbind(qs, m);
 	if (q->own)
 		policy_place(qs, m, now_ns);
@@ -292,6 +293,7 @@ void dispatch_unsend(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 		if (m->took || m->accepted || m->lost || m->seen)
 			continue;
 		m->unseen++;
+		trace_step(qs, m, RP_QUEUE_STEP_RETURNED, c, now_ns);
 		dispatch_unbind(qs, m);
 		dispatch_return(qs, m, now_ns);
 	}
@@ -411,6 +413,8 @@ static void dispatch_offer(
 		dispatch_bind_undo(qs, m, now_ns);
 		return;
 	}
+	c->offers++;
+	trace_step(qs, m, RP_QUEUE_STEP_OFFERED, c, now_ns);
 	if (local)
 		COUNT(qs, q, deliveries_local);
 	else
@@ -446,6 +450,7 @@ static bool consumer_send_again(struct rp_queues *qs, struct consumer *c, uint64
 			continue;
 		}
 		m->lost = false;
+		trace_step(qs, m, RP_QUEUE_STEP_SENT_AGAIN, c, now_ns);
 		COUNT(qs, m->q, resends);
 	}
 	c->resend = false;
@@ -521,6 +526,7 @@ uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns
 	message_unhand(qs, m);
 	idx = m->idx;
 	message_indexed(qs, m);
+	trace_indexed(qs, m, now_ns);
 	COUNT(qs, q, indexed);
 	policy_begin(qs, m, now_ns);
 	dedup_add(qs, m, now_ns);

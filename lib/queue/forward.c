@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 /* No producer's boot id has all of these set, but for one in 2^32. */
 #define HANDED_BOOT 0xffffffff00000000ull
@@ -67,6 +67,7 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	m->was_idx = m->idx;
 	m->was_alloc = m->alloc_node;
+	trace_last(qs, m, RP_QUEUE_STEP_HANDED, m->q->dispatcher, "", now_ns);
 	message_unindexed(qs, m);
 	producer_forget(qs, m);
 	m->handed = true;
@@ -198,6 +199,7 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
 	message_unhand(qs, m);
 	message_indexed(qs, m);
+	trace_indexed(qs, m, now_ns);
 	COUNT(qs, m->q, indexed);
 	policy_begin(qs, m, now_ns);
 	foreign_check(qs, m, now_ns);

@@ -383,6 +383,7 @@ enum rp_qstatus host_take(
 		return RP_Q_STALL;
 	}
 	h->stalled = false;
+	c->offers += !is_self(qs, o->from);
 	h->last_revision = RP_MAX(h->last_revision, d.mod_revision);
 	return RP_Q_OK;
 }

@@ -265,7 +265,7 @@ void rp_queue_on_took(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 	} else if (m->type == RP_QMSG_DELIVER) {
 		msg = sent_find(qs, m, MESSAGE_BOUND);
 		if (msg)
-			settle_took(qs, msg);
+			settle_took(qs, msg, now_ns);
 	}
 }
 

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 /* Asked again after so long, when nobody has claimed; and how often a move under way is looked at.
  */
@@ -340,6 +340,7 @@ void dispatch_index_bound(
 	m->alloc_node = b->alloc_node;
 	message_unhand(qs, m);
 	message_indexed(qs, m);
+	trace_indexed(qs, m, now_ns);
 	COUNT(qs, q, indexed);
 	policy_begin(qs, m, now_ns);
 	dedup_add(qs, m, now_ns);

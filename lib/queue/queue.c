@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 /* An idle queue costs at most 512 bytes, its name (of up to 32 bytes) included. */
 _Static_assert(sizeof(struct queue) <= 512, "an idle queue is small");
@@ -140,7 +140,8 @@ struct rp_queues *rp_queue_create(
 		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves, &qs->pins};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
-	if (tables_init(qs) < 0) {
+	qs->traces = traces_new();
+	if (!qs->traces || tables_init(qs) < 0) {
 		rp_queue_destroy(qs);
 		errno = ENOMEM;
 		return NULL;
@@ -202,6 +203,7 @@ void rp_queue_destroy(struct rp_queues *qs)
 	free(qs->hold_table);
 	free(qs->handle_table);
 	free(qs->seen_table);
+	free(qs->traces);
 	free(qs);
 }
 

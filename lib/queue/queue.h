@@ -451,7 +451,10 @@ struct rp_queue_consumer_info {
 	const char *state; /**< constant text: ready, or why nothing is offered to it */
 	uint32_t prefetch; /**< as its record has it, or the default */
 	uint32_t outstanding, unaccepted;
-	uint32_t holds;	    /**< shown to the client here, not acknowledged */
+	uint32_t holds;	 /**< shown to the client here, not acknowledged */
+	uint64_t offers; /**< made to it by this node, or taken for it by this node as its host */
+	uint64_t acks;	 /**< of those */
+	uint64_t oldest_ns; /**< age of the oldest of those outstanding; 0: none, or not known */
 	uint64_t max_bytes; /**< 0 = as large as they come */
 	struct rp_span match;
 };
@@ -459,8 +462,8 @@ struct rp_queue_consumer_info {
 /** Positions of the table that rp_queue_consumer_at() takes. */
 uint32_t rp_queue_consumer_slots(const struct rp_queues *qs);
 /** The consumer at a position of the table; false: none is there. */
-bool rp_queue_consumer_at(
-	const struct rp_queues *qs, uint32_t slot, struct rp_queue_consumer_info *info);
+bool rp_queue_consumer_at(const struct rp_queues *qs, uint32_t slot,
+	struct rp_queue_consumer_info *info, uint64_t now_ns);
 
 struct rp_queue_place {
 	uint64_t node;

@@ -14,7 +14,7 @@
  * host.c      the consumer's host                 message.c   what other nodes send
  * request.c   clients' acknowledges and gets      audit.c     checks for tests
  * poll.c      timers                              move.c      a dispatcher that hands over
- * leave.c     a node that stops, or is drained        view.c      consumers, for people
+ * leave.c     a node that stops, or is drained    view.c, trace.c  what people ask
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
@@ -82,7 +82,7 @@ struct message {
 	uint64_t mod_revision; /**< of its event, once accepted */
 	uint64_t since_ns;     /**< put, as far as is known */
 	uint64_t expires_ns;   /**< RP_NEVER: by no policy */
-	uint64_t bound_ns, deadline_ns, stay_ns;
+	uint64_t indexed_ns, bound_ns, accepted_ns, deadline_ns, stay_ns;
 	uint32_t bytes; /**< of the payload */
 	uint32_t attempt;
 	uint32_t unseen; /**< attempts that no client saw */
@@ -96,14 +96,14 @@ struct message {
 	bool letter : 1;      /**< a dead letter of another queue, which this node puts */
 	bool answered : 1;    /**< its client knows that it is indexed (or there is none) */
 	bool took : 1;	      /**< the consumer's node has it */
-	bool accepted : 1;
-	bool timed_out : 1;    /**< not accepted in time: counted */
-	bool lost : 1;	       /**< to be sent again to the consumer that it is bound to */
-	bool kept : 1;	       /**< bound by a former dispatcher: its host may have it */
-	bool seen : 1;	       /**< its event exists: sent again with its mod_revision */
-	bool repeat : 1;       /**< forward: `target` may have it */
-	bool handed : 1;       /**< forward: it was indexed here; q->handing counts them */
-	bool all_rejected : 1; /**< counted */
+	bool accepted : 1, traced : 1; /**< the latter: trace.c follows it */
+	bool timed_out : 1;	       /**< not accepted in time: counted */
+	bool lost : 1;		       /**< to be sent again to the consumer that it is bound to */
+	bool kept : 1;		       /**< bound by a former dispatcher: its host may have it */
+	bool seen : 1;		       /**< its event exists: sent again with its mod_revision */
+	bool repeat : 1;	       /**< forward: `target` may have it */
+	bool handed : 1;	       /**< forward: it was indexed here; q->handing counts them */
+	bool all_rejected : 1;	       /**< counted */
 };
 
 /* Why a consumer is not offered anything though it may have room; by which list its `ready` is on.
@@ -133,8 +133,8 @@ struct consumer {
 	/* A word of another node that it is there, which its record has not confirmed yet. */
 	uint64_t said_node, said_life, said_revision;
 	uint64_t pause_until_ns;
-	uint64_t max_bytes;
-	uint8_t *match; /**< blob */
+	uint64_t max_bytes, offers, acks; /**< the latter two: as struct rp_queue_consumer_info */
+	uint8_t *match;			  /**< blob */
 	struct host *host;
 	uint32_t prefetch;
 	uint32_t outstanding, unaccepted, untook;
@@ -308,8 +308,8 @@ struct queue {
 	uint32_t epoch_seen : 24;
 	uint32_t own : 1;     /**< this node dispatches: the record is its claim of this life */
 	uint32_t recheck : 1; /**< elect again */
-	uint32_t in_work : 1;
-	uint32_t resend : 1; /**< a consumer has to be sent again what it holds */
+	uint32_t in_work : 1, traced : 1; /**< the latter: new messages are followed */
+	uint32_t resend : 1;		  /**< a consumer has to be sent again what it holds */
 	uint32_t in_later : 1;
 	uint32_t pinned : 1;	 /**< as the record says: nobody takes it over */
 	uint32_t pin_wanted : 1; /**< this node is to dispatch it, pinned */
@@ -347,10 +347,10 @@ struct rp_queues {
 	struct rp_queue_ops ops;
 	void *ctx;
 	int64_t wall_offset_ns;
-	bool stopping;
+	bool stopping, draining;
 	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
 	uint64_t order_floor; /**< last order of the queues that ended here */
-	bool draining;
+	struct queue_traces *traces;
 	uint32_t leave_cursor;	 /**< while leaving: buckets of queue_table that were looked at */
 	uint32_t leave_hosts;	 /**< while draining: hosts that were looked at */
 	uint64_t leave_again_ns; /**< while draining: both are looked at anew */
@@ -647,7 +647,7 @@ void settle_leave(
 /** What became of an offer that its node did not take. */
 void settle_refused(
 	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns);
-void settle_took(struct rp_queues *qs, struct message *m);
+void settle_took(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** An offer that may not have arrived: to be sent again to the same consumer. */
 void settle_lost(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /**

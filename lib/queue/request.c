@@ -105,6 +105,7 @@ static void request_settle_hold(
 	if (s->status == RP_Q_OK || s->status == RP_Q_NOT_FOUND) {
 		struct host *host = h->host;
 
+		host->c->acks += r->kind == REQUEST_ACK && !is_self(qs, h->from);
 		hold_done(qs, h, false);
 		if (r->kind == REQUEST_ACK)
 			host_acked(host, r->idx);

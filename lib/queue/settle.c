@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 static bool message_is_held_by(const struct message *m, const uint8_t uuid[RP_UUID_BYTES])
 {
@@ -22,12 +22,13 @@ static struct message *settle_find(
 	return !m->attempt || m->attempt == msg->attempt ? msg : NULL;
 }
 
-static void message_took(struct message *msg)
+static void message_took(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
 {
 	msg->kept = false;
 	if (msg->took)
 		return;
 	msg->took = true;
+	trace_step(qs, msg, RP_QUEUE_STEP_TAKEN, msg->consumer, now_ns);
 	RP_ASSERT(msg->consumer->untook > 0);
 	msg->consumer->untook--;
 }
@@ -87,9 +88,9 @@ void settle_lost(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
 		message_lost(qs, msg, now_ns);
 }
 
-void settle_took(struct rp_queues *qs, struct message *msg)
+void settle_took(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
 {
-	message_took(msg);
+	message_took(qs, msg, now_ns);
 	consumer_update(qs, msg->consumer);
 }
 
@@ -147,12 +148,14 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 	c = msg->consumer;
 	if (from != c->node && !accept_is_late(c, msg, m))
 		return;
-	message_took(msg);
+	message_took(qs, msg, now_ns);
 	msg->lost = false;
 	msg->seen = true;
 	msg->mod_revision = m->mod_revision;
 	if (!msg->accepted) {
 		msg->accepted = true;
+		msg->accepted_ns = now_ns;
+		trace_step(qs, msg, RP_QUEUE_STEP_WRITTEN, c, now_ns);
 		c->unaccepted--;
 		rp_list_unlink(&msg->timer);
 		COUNT(qs, q, accepts);
@@ -206,10 +209,12 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 	s.mod_revision = msg->mod_revision;
 	s.tail_length = msg->tail_length;
 	c = msg->consumer;
+	trace_last(qs, msg, RP_QUEUE_STEP_ACKED, 0, "", now_ns);
 	if (c) {
 		const struct rp_qmsg about = {
 			.idx = msg->idx, .alloc_node = msg->alloc_node, .attempt = msg->attempt};
 
+		c->acks++;
 		dispatch_unbind(qs, msg);
 		settle_tell_host(qs, q, c, &about, from, now_ns);
 		consumer_tidy(qs, c);
@@ -271,6 +276,7 @@ static struct settled settle_rejected(struct rp_queues *qs, struct queue *q,
 	about = (struct rp_qmsg){
 		.idx = msg->idx, .alloc_node = msg->alloc_node, .attempt = msg->attempt};
 	c = msg->consumer;
+	trace_step(qs, msg, RP_QUEUE_STEP_REJECTED, c, now_ns);
 	message_reject(qs, msg, c);
 	dispatch_release(qs, msg, now_ns);
 	settle_tell_host(qs, q, c, &about, from, now_ns);
@@ -469,7 +475,7 @@ void settle_refused(
 	switch (status) {
 	case RP_Q_OK:
 	case RP_Q_DUPLICATE:
-		settle_took(qs, m);
+		settle_took(qs, m, now_ns);
 		return;
 	case RP_Q_STALL:
 	case RP_Q_LIMIT:
@@ -517,6 +523,7 @@ void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	rp_list_push_back(&qs->offers, &m->timer);
 	if (!m->timed_out) {
 		m->timed_out = true;
+		trace_step(qs, m, RP_QUEUE_STEP_LATE, c, now_ns);
 		COUNT(qs, m->q, accept_timeouts);
 	}
 	if (c->pause == PAUSE_NONE || c->pause == PAUSE_RETRY || c->pause == PAUSE_STALL) {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "queue_priv.h"
+#include "trace_priv.h"
 
 struct queue *queue_find(const struct rp_queues *qs, struct rp_span name)
 {
@@ -78,6 +78,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	rp_list_unlink(&q->at_node);
 	move_end(qs, q);
 	pin_forget(q);
+	trace_disarm(qs, q);
 	if (q->more)
 		slab_put(&qs->mores, q->more);
 	blob_put(&qs->names, q->name, q->name_length);
@@ -185,6 +186,8 @@ void message_unindexed(struct rp_queues *qs, struct message *m)
 {
 	struct message **at = idx_bucket(qs, m->q, m->idx);
 
+	if (m->traced)
+		trace_gone(qs, m);
 	while (*at != m)
 		at = &(*at)->idx_next;
 	*at = m->idx_next;

@@ -44,8 +44,8 @@ static const char *consumer_state(const struct rp_queues *qs, const struct consu
 	return c->outstanding >= c->prefetch ? "full" : "ready";
 }
 
-bool rp_queue_consumer_at(
-	const struct rp_queues *qs, uint32_t slot, struct rp_queue_consumer_info *info)
+bool rp_queue_consumer_at(const struct rp_queues *qs, uint32_t slot,
+	struct rp_queue_consumer_info *info, uint64_t now_ns)
 {
 	const struct consumer *c =
 		(const struct consumer *)(qs->consumers.base +
@@ -65,9 +65,14 @@ bool rp_queue_consumer_at(
 		.outstanding = c->outstanding,
 		.unaccepted = c->unaccepted,
 		.holds = c->host ? c->host->hold_count : 0,
+		.offers = c->offers,
+		.acks = c->acks,
 		.max_bytes = c->max_bytes,
 		.match = {c->match, c->match_length},
 	};
+	if (!rp_list_empty(&c->bound))
+		info->oldest_ns = age_ns(
+			rp_list_entry(c->bound.next, struct message, link)->bound_ns, now_ns);
 	memcpy(info->uuid, c->uuid, sizeof(info->uuid));
 	return true;
 }
