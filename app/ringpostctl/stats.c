@@ -43,13 +43,21 @@ static void sum_up(Ringpost__V1__StatsReply *r)
 	r->n_metrics = n;
 }
 
+static bool is_whole(const Ringpost__V1__Metric *m)
+{
+	return m->parts <= 1;
+}
+
 static void print_text(const Ringpost__V1__StatsReply *r)
 {
 	for (size_t i = 0; i < r->n_metrics; i++) {
 		const Ringpost__V1__Metric *m = r->metrics[i];
 
-		printf(m->labels[0] ? "%s{%s} %" PRIu64 "\n" : "%s%s %" PRIu64 "\n", m->name,
-			m->labels, m->value);
+		printf(m->labels[0] ? "%s{%s} " : "%s%s ", m->name, m->labels);
+		if (is_whole(m))
+			printf("%" PRIu64 "\n", m->value);
+		else
+			printf("%.9g\n", (double)m->value / (double)m->parts);
 	}
 }
 
@@ -86,9 +94,11 @@ static int print_json(const Ringpost__V1__StatsReply *r)
 	for (size_t i = 0; i < r->n_metrics; i++) {
 		const Ringpost__V1__Metric *m = r->metrics[i];
 
-		json_array_append_new(metrics, json_pack("{s:s, s:o, s:s, s:I}", "name", m->name,
-						       "labels", labels_json(m->labels), "help",
-						       m->help, "value", (json_int_t)m->value));
+		json_array_append_new(metrics,
+			json_pack("{s:s, s:o, s:s, s:o}", "name", m->name, "labels",
+				labels_json(m->labels), "help", m->help, "value",
+				is_whole(m) ? json_integer((json_int_t)m->value)
+					    : json_real((double)m->value / (double)m->parts)));
 	}
 	json_object_set_new(root, "metrics", metrics);
 	return json_print(root);

@@ -261,6 +261,7 @@ int rp_ctl_run(struct rp_ctl *ctl)
 			begin_stop(ctl);
 		if (atomic_exchange(&ctl->woken, false) && ctl->wake_fn)
 			ctl->wake_fn(ctl->wake_ctx);
+		ctl_telemetry_turn(ctl);
 		rp_xcore_flush(ctl->end);
 		sleeping = !busy && rp_xcore_sleep_begin(ctl->end);
 		rc = rp_loop_run_once(ctl->loop, sleeping ? RP_NEVER : 0);
@@ -333,6 +334,7 @@ static int create_server(struct rp_ctl *ctl)
 		ctl->server, rp_proto_services, ctl->conf->limits.streams_per_connection);
 	if (!ctl->health || !ctl->reflection || !ctl->gateway)
 		return -errno;
+	ctl_telemetry_create(ctl);
 	return ctl_peers_create(ctl);
 }
 
@@ -465,6 +467,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	rp_control_destroy(ctl->control);
 	ctl_writes_free(ctl);
 	ctl_capture_destroy(ctl);
+	ctl_telemetry_destroy(ctl);
 	ctl_admin_destroy(ctl);
 	proofs_free(ctl);
 	free(ctl->writes.chains);

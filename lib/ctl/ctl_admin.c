@@ -126,147 +126,6 @@ static void wait_forget(struct rp_ctl *ctl, void *who)
 
 /* ---- metrics ---- */
 
-/* Of all queues, and where there are several, of each. */
-static void metrics_queues(struct rp_metrics *m, uint32_t port, struct rp_port *p, uint16_t queues)
-{
-	for (uint16_t i = 0; i < queues; i++) {
-		const struct rp_port_queue_counters *q =
-			rp_port_queue_counters(rp_port_queue(p, i));
-		char labels[48];
-
-		snprintf(labels, sizeof(labels),
-			queues > 1 ? "port=\"%u\",queue=\"%u\"" : "port=\"%u\"", port, i);
-#define RP_PORT_QUEUE_COUNTER(field, text)              \
-	rp_metrics_add(m, "port", #field, text, labels, \
-		atomic_load_explicit(&q->field, memory_order_relaxed), false);
-#include <port/port_counters.def>
-	}
-}
-
-/* Which offloads are in force, and how flows find their shard. */
-static void metrics_offloads(struct rp_metrics *m, uint32_t port, const struct rp_port_info *info)
-{
-	static const struct {
-		const char *name;
-		uint32_t flag;
-	} offloads[] = {
-		{"tx_checksum", RP_PORT_TX_TCP_CKSUM},
-		{"rx_checksum", RP_PORT_RX_CKSUM},
-		{"tx_chains", RP_PORT_TX_CHAINS},
-		{"rx_chains", RP_PORT_RX_CHAINS},
-		{"tso", RP_PORT_TX_TSO},
-		{"rss", RP_PORT_RSS},
-	};
-
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(offloads); i++) {
-		char labels[64];
-		bool on = info->flags & offloads[i].flag;
-
-		if (offloads[i].flag == RP_PORT_TX_TSO && info->flags & RP_PORT_TX_GSO)
-			on = false;
-		snprintf(labels, sizeof(labels), "port=\"%u\",offload=\"%s\"", port,
-			offloads[i].name);
-		rp_metrics_add(m, "port", "offload",
-			"1 while the device does it; rss 0 with several shards: the lcore that "
-			"receives a frame hands it to its shard",
-			labels, on, true);
-	}
-}
-
-static void metrics_ports(struct rp_ctl *ctl, struct rp_metrics *m)
-{
-	for (uint32_t i = 0; i < ctl->config.port_count; i++) {
-		struct rp_port *port = ctl->config.ports[i];
-		const struct rp_port_counters *p = rp_port_counters(port);
-		struct rp_port_info info;
-		char labels[32];
-
-		rp_port_info(port, &info);
-		snprintf(labels, sizeof(labels), "port=\"%u\"", i);
-		metrics_queues(m, i, port, info.queues);
-#define RP_PORT_COUNTER(field, text)                    \
-	rp_metrics_add(m, "port", #field, text, labels, \
-		atomic_load_explicit(&p->field, memory_order_relaxed), false);
-#include <port/port_counters.def>
-		rp_metrics_add(m, "port", "link_up", "1 while the port has a link", labels,
-			rp_port_link_up(port), true);
-		rp_metrics_add(
-			m, "port", "queues", "queue pairs in use", labels, info.queues, true);
-		metrics_offloads(m, i, &info);
-	}
-}
-
-static uint64_t peers_online(struct rp_ctl *ctl)
-{
-	struct rp_repl *repl = rp_control_repl(ctl->control);
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < RP_PEERS_MAX; i++) {
-		struct rp_repl_peer_info info;
-
-		if (rp_repl_peer_get(repl, i, &info) && !info.self)
-			n += info.state == RP_REPL_ONLINE;
-	}
-	return n;
-}
-
-static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
-{
-	const struct rp_control_counters *c = rp_control_counters(ctl->control);
-	const struct rp_repl_stats *r = rp_repl_get_stats(rp_control_repl(ctl->control));
-	struct rp_grpc_server_stats g = rp_grpc_server_stats(ctl->server);
-	struct rp_kv_stats kv;
-	struct rp_etcd_stats e;
-
-	rp_kv_stats_get(rp_control_kv(ctl->control), &kv);
-	rp_etcd_stats_get(ctl->etcd, &e);
-#define X(field, text) rp_metrics_add(m, "control", #field, text, "", c->field, false);
-	RP_CONTROL_COUNTERS(X)
-#undef X
-#define X(field, text) rp_metrics_add(m, "repl", #field, text, "", r->field, false);
-	RP_REPL_COUNTERS(X)
-#undef X
-#define X(field) rp_metrics_add(m, "grpc", #field, "of the gRPC server", "", g.field, true);
-	RP_GRPC_SERVER_STATS(X)
-#undef X
-	rp_metrics_add(
-		m, "repl", "peers_online", "peers that are Online", "", peers_online(ctl), true);
-	rp_metrics_add(m, "kv", "keys", "keys now", "", kv.keys, true);
-	rp_metrics_add(m, "kv", "bytes", "bytes held", "", kv.bytes, true);
-	rp_metrics_add(m, "kv", "watchers", "watchers of keys", "", kv.watchers, true);
-	rp_metrics_add(m, "etcd", "watch_streams", "watch streams", "", e.watch_streams, true);
-	rp_metrics_add(m, "etcd", "consumers", "consumer watches", "", e.consumers, true);
-	rp_metrics_add(m, "etcd", "queue_refused", "queue operations that were refused", "",
-		e.queue_refused, false);
-	rp_metrics_add(
-		m, "etcd", "malformed", "messages that did not decode", "", e.malformed, false);
-	rp_metrics_add(m, "etcd", "policy_refused",
-		"calls and watches that the prefix policy refused", "", e.policy_refused, false);
-	rp_metrics_add(m, "etcd", "peer_unproved",
-		"calls marked as a peer's on a connection that has not proved itself", "",
-		e.peer_unproved, false);
-}
-
-static void metrics_pool(struct rp_metrics *m, const struct rte_mempool *pool, const char *labels)
-{
-	rp_metrics_add(
-		m, "pool", "free", "buffers free", labels, rte_mempool_avail_count(pool), true);
-	rp_metrics_add(m, "pool", "size", "buffers there are", labels, pool->size, true);
-}
-
-void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
-{
-	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
-		rp_metrics_shard(m, s, &ctl->snapshots[s]);
-	metrics_ports(ctl, m);
-	metrics_control(ctl, m);
-	ctl_metrics_etcd(ctl, m);
-	metrics_pool(m, ctl->config.pool, "pool=\"queue\"");
-	metrics_pool(m, ctl->config.frame_pool, "pool=\"frame\"");
-	if (ctl->config.tap_pool)
-		metrics_pool(m, ctl->config.tap_pool, "pool=\"tap\"");
-}
-
 static void metrics_reply(struct rp_ctl *ctl, void *who)
 {
 	struct rp_http_request *request = who;
@@ -325,31 +184,38 @@ static void stats_reply(struct rp_ctl *ctl, void *who)
 	Ringpost__V1__Metric *items;
 	struct rp_metrics m;
 	size_t prefix = strlen(a->text);
+	char(*counts)[96];
 
 	rp_metrics_init(&m);
 	ctl_metrics(ctl, &m);
 	items = calloc(m.count + 1, sizeof(*items));
 	r.metrics = calloc(m.count + 1, sizeof(*r.metrics));
-	RP_ASSERT(items && r.metrics);
+	counts = calloc(m.count + 1, sizeof(*counts));
+	RP_ASSERT(items && r.metrics && counts);
 	for (size_t i = 0; i < m.count; i++) {
+		const struct rp_metric_info *info = rp_metric_info(&m.items[i]);
 		Ringpost__V1__Metric *x = &items[r.n_metrics];
 
-		if (strncmp(m.items[i].name, a->text, prefix) != 0)
+		if (strncmp(info->name, a->text, prefix) != 0)
 			continue;
 		ringpost__v1__metric__init(x);
-		if (m.items[i].times)
-			strncat(m.items[i].name, "_count",
-				sizeof(m.items[i].name) - strlen(m.items[i].name) - 1);
-		x->name = m.items[i].name;
+		x->name = (char *)info->name;
 		x->labels = m.items[i].labels;
-		x->help = (char *)m.items[i].help;
-		x->value = m.items[i].value / m.items[i].parts;
+		x->help = (char *)info->help;
+		x->value = m.items[i].value;
+		x->parts = rp_metric_unit_parts(info->unit);
+		if (m.items[i].histogram) {
+			snprintf(counts[i], sizeof(counts[i]), "%s_count", info->name);
+			x->name = counts[i];
+			x->parts = 1;
+		}
 		r.metrics[r.n_metrics++] = x;
 	}
 	r.node = ctl->config.self.node;
 	ctl_admin_reply(a->call, &r.base);
 	free(r.metrics);
 	free(items);
+	free(counts);
 	rp_metrics_free(&m);
 	free(a);
 }

@@ -461,8 +461,12 @@ void ctl_reload_destroy(struct rp_ctl *ctl);
 /** What the shards have of the configuration and of the node's state. */
 void ctl_shard_limits_use(struct rp_ctl *ctl, const struct rp_conf *c);
 
-/* ctl_metrics.c */
-void ctl_metrics_etcd(struct rp_ctl *ctl, struct rp_metrics *m);
+/* ctl_telemetry.c */
+void ctl_telemetry_create(struct rp_ctl *ctl);
+/** No asker waits for it any more. */
+void ctl_telemetry_destroy(struct rp_ctl *ctl);
+/** Between turns: somebody may have asked. */
+void ctl_telemetry_turn(struct rp_ctl *ctl);
 
 /** Calls `fn` when a snapshot begun from now on is there. */
 void ctl_snapshot_wait(struct rp_ctl *ctl, void (*fn)(struct rp_ctl *, void *), void *who);

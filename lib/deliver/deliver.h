@@ -80,37 +80,39 @@ enum rp_deliver_violation {
 		RP_DELIVER_VIOLATION_COUNT,
 };
 
-#define RP_DELIVER_COUNTERS(X)                                                                    \
-	X(streams_opened) /* by us */                                                             \
-	X(streams_accepted)                                                                       \
-	X(streams_reset) /* given up by us as receiver: a held message kept others from coming */ \
-	X(idle_closes)                                                                            \
-	X(credit_returns)                                                                         \
-	X(forwards_streamed) /* FORWARDs sent on a stream, repeats included */                    \
-	X(deliveries_streamed)                                                                    \
-	X(forwards_unary) /* answered by unary */                                                 \
-	X(deliveries_unary)                                                                       \
-	X(controls_framed)                                                                        \
-	X(controls_unary)                                                                         \
-	X(unary_failures)                                                                         \
-	X(repeats)  /* messages sent again after a loss */                                        \
-	X(lost)	    /* handed back by on_lost */                                                  \
-	X(took)	    /* FORWARDs and DELIVERs the peer took */                                     \
-	X(received) /* FORWARDs and DELIVERs taken here */                                        \
-	X(received_unary)                                                                         \
-	X(received_control)                                                                       \
-	X(held)		/* times on_msg said RP_DELIVER_HOLD */                                   \
-	X(chunks_moved) /* chunks copied out of receive mbufs to wait for the rest */             \
-	X(frames_out)                                                                             \
-	X(frames_in)                                                                              \
-	X(frames_stale)	   /* frames dropped: from a peer whose link is down here */              \
-	X(frames_unsent)   /* frames dropped: their bundle was gone already */                    \
-	X(queue_full)	   /* rp_deliver_send() said -ENOBUFS */                                  \
-	X(partial_dropped) /* incomplete messages freed when their stream ended */                \
-	X(no_buffers)
+/* clang-format off */
+#define RP_DELIVER_COUNTERS(X)                                                                   \
+	X(streams_opened, "streams opened here")                                                 \
+	X(streams_accepted, "streams opened by peers")                                           \
+	X(streams_reset, "streams given up as receiver: a held message kept others from coming") \
+	X(idle_closes, "streams closed since nothing went over them")                            \
+	X(credit_returns, "times that unused credit went back")                                  \
+	X(forwards_streamed, "FORWARDs sent on a stream, repeats included")                      \
+	X(deliveries_streamed, "DELIVERs sent on a stream, repeats included")                    \
+	X(forwards_unary, "FORWARDs answered by unary")                                          \
+	X(deliveries_unary, "DELIVERs answered by unary")                                        \
+	X(controls_framed, "other messages sent in frames")                                      \
+	X(controls_unary, "other messages answered by unary")                                    \
+	X(unary_failures, "unary calls that failed")                                             \
+	X(repeats, "messages sent again after a loss")                                           \
+	X(lost, "messages handed back, since they cannot be sent now")                           \
+	X(took, "FORWARDs and DELIVERs that the peer took")                                      \
+	X(received, "FORWARDs and DELIVERs taken here")                                          \
+	X(received_unary, "messages that came by unary")                                         \
+	X(received_control, "other messages that came")                                          \
+	X(held, "times that a message was left with its stream: the queue had no room")          \
+	X(chunks_moved, "chunks copied out of receive buffers to wait for the rest")             \
+	X(frames_out, "frames given to links")                                                   \
+	X(frames_in, "frames that came by links")                                                \
+	X(frames_stale, "frames dropped: from a peer whose link is down here")                   \
+	X(frames_unsent, "frames dropped: their bundle was gone already")                        \
+	X(queue_full, "messages refused for now: what waits for the peer is at its most")        \
+	X(partial_dropped, "incomplete messages freed when their stream ended")                  \
+	X(no_buffers, "times that no buffer was free")
+/* clang-format on */
 
 struct rp_deliver_counters {
-#define X(name) uint64_t name;
+#define X(name, help) uint64_t name;
 	RP_DELIVER_COUNTERS(X)
 #undef X
 	uint64_t fallbacks[RP_DELIVER_FALLBACK_COUNT];

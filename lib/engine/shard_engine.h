@@ -199,6 +199,24 @@ struct rp_engine_view {
 #define RP_ENGINE_KTCP_COUNTERS 16
 #define RP_ENGINE_ADDRESSES_MAX (RP_ENGINE_PORTS_MAX * (RP_NET_ADDRESSES_MAX + 1))
 
+/** Bucket i counts bursts of up to 2^i, the last one the rest. */
+#define RP_ENGINE_BURST_BUCKETS 7
+struct rp_engine_bursts {
+	uint64_t counts[RP_ENGINE_BURST_BUCKETS + 1];
+	uint64_t sum; /**< of what was in them */
+};
+
+/** How the loop of the shard's lcore goes; kept by lib/shard. */
+struct rp_engine_loop {
+	uint64_t loops, busy_loops, slow_loops, sleeps;
+	uint64_t busy_ns, idle_ns; /**< turns with work; those without, and sleep */
+	uint64_t gap_ns_max;	   /**< longest turn of the last seconds */
+	uint64_t items;		   /**< frames and ring messages */
+	/* Of the last second that had some. */
+	uint64_t busy_ppm, item_cycles, message_cycles;
+	struct rp_engine_bursts rx_bursts, ring_bursts;
+};
+
 struct rp_engine_snapshot {
 	uint32_t queues_max; /**< in: room in queues[] */
 	uint32_t queue_count;
@@ -232,7 +250,7 @@ struct rp_engine_snapshot {
 	/* The shard's own, filled by lib/shard. */
 	bool has_ktcp;
 	uint64_t ktcp[RP_ENGINE_KTCP_COUNTERS]; /**< a struct rp_ktcp_counters */
-	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps, loop_gap_ns_max;
+	struct rp_engine_loop loop;
 };
 
 /** NULL and errno. borrow: ops, pools, ktcp. */

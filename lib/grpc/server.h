@@ -120,38 +120,45 @@ struct rp_grpc_server_config {
 	bool accept_gzip;
 };
 
-/** Counters; each only grows, but for the gauges at the end. */
-#define RP_GRPC_SERVER_STATS(X)  \
-	X(conns_accepted)        \
-	X(conns_refused_limit)   \
-	X(conns_closed_here)     \
-	X(conns_closed_peer)     \
-	X(conns_closed_protocol) \
-	X(conns_closed_tls)      \
-	X(conns_closed_timeout)  \
-	X(conns_closed_pings)    \
-	X(calls_started)         \
-	X(calls_finished)        \
-	X(calls_cancelled)       \
-	X(calls_refused_method)  \
-	X(calls_refused_header)  \
-	X(calls_refused_framing) \
-	X(calls_refused_size)    \
-	X(calls_refused_memory)  \
-	X(calls_deadline)        \
-	X(http_requests)         \
-	X(messages_in)           \
-	X(messages_out)          \
-	X(bytes_in)              \
-	X(bytes_out)             \
-	X(socket_writes)         \
-	X(conns_open)            \
-	X(calls_open)            \
-	X(in_bytes_held)         \
-	X(out_bytes_held)
+/* clang-format off */
+/** Each only grows. */
+#define RP_GRPC_SERVER_COUNTERS(X)                                                        \
+	X(conns_accepted, "connections accepted")                                         \
+	X(conns_refused_limit, "connections refused: limits.connections are open")        \
+	X(conns_closed_here, "connections closed by this node")                           \
+	X(conns_closed_peer, "connections closed by their client")                        \
+	X(conns_closed_protocol, "connections closed since the client broke HTTP")        \
+	X(conns_closed_tls, "connections closed by a fault of TLS")                       \
+	X(conns_closed_timeout, "connections closed since an answer to a PING, or the preface, did not come in time") \
+	X(conns_closed_pings, "connections closed for too many PINGs")                    \
+	X(calls_started, "calls that began")                                              \
+	X(calls_finished, "calls answered to their end")                                  \
+	X(calls_cancelled, "calls cancelled by their client, or lost with its connection") \
+	X(calls_refused_method, "calls of a method that is not served")                   \
+	X(calls_refused_header, "calls whose headers are not those of gRPC")              \
+	X(calls_refused_framing, "calls whose messages are cut wrongly")                  \
+	X(calls_refused_size, "calls with a message over limits.message_bytes")           \
+	X(calls_refused_memory, "calls for which there was no memory")                    \
+	X(calls_deadline, "calls whose deadline passed")                                  \
+	X(http_requests, "plain HTTP requests")                                           \
+	X(messages_in, "messages of clients")                                             \
+	X(messages_out, "messages to clients")                                            \
+	X(bytes_in, "bytes read from clients")                                            \
+	X(bytes_out, "bytes written to clients")                                          \
+	X(socket_writes, "calls that wrote to a socket")
+/** What there is now. */
+#define RP_GRPC_SERVER_GAUGES(X)                                                          \
+	X(conns_open, "connections open")                                                 \
+	X(calls_open, "calls open")                                                       \
+	X(in_bytes_held, "bytes of messages that are not whole yet")                      \
+	X(out_bytes_held, "bytes that wait for their client")
+#define RP_GRPC_SERVER_STATS(X)    \
+	RP_GRPC_SERVER_COUNTERS(X) \
+	RP_GRPC_SERVER_GAUGES(X)
+/* clang-format on */
 
 struct rp_grpc_server_stats {
-#define X(name) uint64_t name;
+#define X(name, help) uint64_t name;
 	RP_GRPC_SERVER_STATS(X)
 #undef X
 };

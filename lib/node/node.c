@@ -268,6 +268,7 @@ static int start_eal(struct rp_node *n, bool shards_float, const struct failure 
 		snprintf(args + strlen(args), sizeof(args) - strlen(args), " %s",
 			n->conf->dpdk.extra_args.items[i]);
 	c.extra_args = args[0] ? args : NULL;
+	c.telemetry = n->conf->dpdk.telemetry;
 	if (rp_eal_start(&c, &info, f->error, f->error_size) != 0)
 		return fail(f, RP_EXIT_HOST, NULL);
 	n->eal_started = true;

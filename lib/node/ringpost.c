@@ -366,7 +366,8 @@ static void on_metrics(void *ctx, const struct rp_metrics *m)
 
 	free(ctx);
 	for (size_t i = 0; i < m->count; i++)
-		call.fn(call.ctx, m->items[i].name, m->items[i].labels, m->items[i].value);
+		call.fn(call.ctx, rp_metric_info(&m->items[i])->name, m->items[i].labels,
+			m->items[i].value);
 	if (call.done)
 		call.done(call.ctx);
 }

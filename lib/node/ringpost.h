@@ -126,7 +126,10 @@ void rp_ringpost_pause(struct rp_ringpost *rp, uint64_t ns);
 /** On: as `ringpostctl drain`. */
 void rp_ringpost_drain(struct rp_ringpost *rp, bool on);
 
-/** One counter or gauge, as /metrics has it; texts are borrowed. */
+/**
+ * One metric by its name in docs/counters.md; texts are borrowed. Seconds come as nanoseconds,
+ * ratios as parts of a million, process_ times as microseconds; of a histogram how many values.
+ */
 typedef void (*rp_ringpost_metric_fn)(
 	void *ctx, const char *name, const char *labels, uint64_t value);
 /** Calls `fn` for each metric, later in this thread, and then done(ctx). */

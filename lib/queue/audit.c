@@ -200,6 +200,23 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 	return NULL;
 }
 
+#define FATE_IN +
+#define FATE_DELIVERED -
+#define FATE_PASSED -
+#define FATE_REASON -
+
+/* What came is delivered, passed on, refused for a reason, or here. */
+static bool nothing_is_lost(const struct rp_queues *qs)
+{
+	const struct rp_queue_counters *k = &qs->counters;
+	uint64_t here = 0
+#define X(counter, fate, severity) FATE_##fate k->counter
+#include <stats/message_fate.def>
+		;
+
+	return here == qs->messages.used - qs->handing;
+}
+
 const char *rp_queue_audit(const struct rp_queues *qs)
 {
 	struct audit a = {0};
@@ -212,6 +229,7 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 				return fault;
 		}
 	}
+	HOLDS(nothing_is_lost(qs));
 	HOLDS(a.messages == qs->messages.used && a.consumers == qs->consumers.used);
 	HOLDS(a.holds == qs->holds.used && a.hosts == qs->hosts.used);
 	HOLDS(a.producers == qs->producers_slab.used && a.queues == qs->queues.used);

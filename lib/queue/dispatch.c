@@ -523,7 +523,7 @@ uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns
 		queue_claim(qs, q, now_ns);
 	m->idx = rp_route_idx_pack(q->epoch, ++q->sequence);
 	m->alloc_node = qs->config.node;
-	message_unhand(qs, m);
+	message_unhand(qs, m, true);
 	idx = m->idx;
 	message_indexed(qs, m);
 	trace_indexed(qs, m, now_ns);

@@ -53,11 +53,13 @@ void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	queue_work(qs, m->q);
 }
 
-void message_unhand(struct rp_queues *qs, struct message *m)
+void message_unhand(struct rp_queues *qs, struct message *m, bool back)
 {
 	if (!m->handed)
 		return;
 	m->handed = false;
+	if (back)
+		COUNT(qs, m->q, taken_back);
 	RP_ASSERT(m->q->handing > 0);
 	m->q->handing--;
 	qs->handing--;
@@ -197,7 +199,7 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 	m->alloc_node = m->was_alloc;
 	if (!is_self(qs, m->origin_node))
 		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
-	message_unhand(qs, m);
+	message_unhand(qs, m, true);
 	message_indexed(qs, m);
 	trace_indexed(qs, m, now_ns);
 	COUNT(qs, m->q, indexed);
@@ -583,12 +585,14 @@ static enum rp_qstatus forward_route(struct rp_queues *qs, struct queue *q, cons
 		break;
 	case RP_DISPATCH_REMOTE:
 		COUNT(qs, q, moved);
+		COUNT(qs, q, forwards_moved);
 		return RP_Q_MOVED;
 	case RP_DISPATCH_UNKNOWN:
 		return RP_Q_NO_DISPATCHER;
 	}
 	if (rp_route_dispatcher_compare(m->epoch, m->dispatcher, q->epoch, q->dispatcher) < 0) {
 		COUNT(qs, q, moved);
+		COUNT(qs, q, forwards_moved);
 		return RP_Q_MOVED;
 	}
 	return RP_Q_OK;

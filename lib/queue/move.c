@@ -338,7 +338,7 @@ void dispatch_index_bound(
 
 	m->idx = b->idx;
 	m->alloc_node = b->alloc_node;
-	message_unhand(qs, m);
+	message_unhand(qs, m, true);
 	message_indexed(qs, m);
 	trace_indexed(qs, m, now_ns);
 	COUNT(qs, q, indexed);

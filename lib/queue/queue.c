@@ -330,6 +330,7 @@ void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *tot
 		.hosts = qs->hosts.used,
 		.held = (uint32_t)(qs->counters.indexed - counters_gone(&qs->counters)) +
 			qs->handing,
+		.handing = qs->handing,
 		.dispatched = qs->own_count,
 		.bytes = qs->bytes,
 		.counters = qs->counters,

@@ -498,6 +498,7 @@ struct rp_queue_totals {
 	uint32_t queues, messages, consumers, holds, requests,
 		producers;   /**< table entries in use */
 	uint32_t hosts;	     /**< consumers of this node */
+	uint32_t handing;    /**< messages handed over and not taken yet */
 	uint32_t held;	     /**< messages here, or handed over and not taken yet */
 	uint32_t dispatched; /**< queues that this node dispatches */
 	uint64_t bytes;	     /**< of messages here */

@@ -677,8 +677,8 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
  * there is no room to note them.
  */
 bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-/** It is not on its way to a newer dispatcher any more. */
-void message_unhand(struct rp_queues *qs, struct message *m);
+/** It is not on its way to a newer dispatcher any more; `back`: it is in the queue here again. */
+void message_unhand(struct rp_queues *qs, struct message *m, bool back);
 bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);

@@ -159,7 +159,7 @@ void message_free(struct rp_queues *qs, struct message *m)
 	}
 	if (m->binding)
 		slab_put(&qs->bindings, m->binding);
-	message_unhand(qs, m);
+	message_unhand(qs, m, false);
 	m->q->bytes -= m->bytes;
 	qs->bytes -= m->bytes;
 	rte_pktmbuf_free(m->payload);

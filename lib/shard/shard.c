@@ -13,6 +13,8 @@
 #include <port/tap.h>
 #include <shard/shard.h>
 
+#include "load_priv.h"
+
 #define BURST 32
 /** Messages of the rings in one turn. */
 #define XMSG_BUDGET 64
@@ -42,7 +44,7 @@ struct rp_shard {
 	struct rp_tap tap;
 	/* Loop gaps: two windows, so that the worst of the last ten seconds is always known. */
 	uint64_t gap_ns_max[2], gap_window_ns, rto_floor_ns;
-	uint64_t loops, busy_loops, busy_ns, idle_ns, sleeps;
+	struct shard_load load;
 	/* Written by any thread. */
 	_Alignas(RP_CACHE_LINE) atomic_bool stop;
 	struct rp_xcore *xcore;
@@ -166,12 +168,8 @@ static uint64_t tap_now(struct rp_shard *s)
 
 static void fill_snapshot(struct rp_shard *s, struct rp_engine_snapshot *snap)
 {
-	snap->loops = s->loops;
-	snap->busy_loops = s->busy_loops;
-	snap->busy_ns = s->busy_ns;
-	snap->idle_ns = s->idle_ns;
-	snap->sleeps = s->sleeps;
-	snap->loop_gap_ns_max = RP_MAX(s->gap_ns_max[0], s->gap_ns_max[1]);
+	snap->loop = s->load.loop;
+	snap->loop.gap_ns_max = RP_MAX(s->gap_ns_max[0], s->gap_ns_max[1]);
 	_Static_assert(sizeof(struct rp_ktcp_counters) <= sizeof(snap->ktcp), "they fit");
 	snap->has_ktcp = s->ktcp != NULL;
 	if (s->ktcp)
@@ -184,6 +182,8 @@ static bool turn_rings(struct rp_shard *s, uint64_t now_ns)
 	uint8_t from[XMSG_BUDGET];
 	unsigned n = rp_xcore_recv_any(s->end, m, from, XMSG_BUDGET);
 
+	if (n > 0)
+		shard_load_burst(&s->load, &s->load.loop.ring_bursts, n);
 	for (unsigned i = 0; i < n; i++) {
 		if (m[i].type == RP_XMSG_IMPAIR) {
 			on_impair(s, &m[i]);
@@ -214,6 +214,7 @@ static bool turn_receive(struct rp_shard *s, uint64_t now_ns)
 
 			if (n == 0)
 				break;
+			shard_load_burst(&s->load, &s->load.loop.rx_bursts, n);
 			if (rp_tap_is_on(&s->tap))
 				rp_tap_frames(&s->tap, p, false, burst, n, tap_now(s));
 			rp_engine_rx(s->engine, p, burst, n, now_ns);
@@ -323,24 +324,13 @@ static void rest(struct rp_shard *s, uint64_t now_ns)
 		return;
 	ts = (struct timespec){.tv_sec = (time_t)(sleep_ns / RP_NS_PER_S),
 		.tv_nsec = (long)(sleep_ns % RP_NS_PER_S)};
-	s->sleeps++;
+	s->load.loop.sleeps++;
 	if (s->park)
 		rp_park_rest_begin(s->park);
 	ppoll(fds, s->ktcp ? 2 : 1, &ts, NULL);
 	if (s->park)
 		rp_park_rest_end(s->park);
 	rp_xcore_sleep_end(s->end);
-}
-
-static void account(struct rp_shard *s, bool busy, uint64_t took_ns)
-{
-	s->loops++;
-	if (busy) {
-		s->busy_loops++;
-		s->busy_ns += took_ns;
-	} else {
-		s->idle_ns += took_ns;
-	}
 }
 
 int rp_shard_main(void *arg)
@@ -351,6 +341,7 @@ int rp_shard_main(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1);
 	s->park = s->polls ? rp_park_join() : NULL;
 	s->idle_since_ns = s->gap_window_ns = now_ns;
+	shard_load_init(&s->load, now_ns);
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
 		bool busy;
 
@@ -360,14 +351,15 @@ int rp_shard_main(void *arg)
 			rp_park_point(s->park);
 		next_ns = rp_clock_now(&s->clock);
 		note_gap(s, next_ns - now_ns, next_ns);
-		account(s, busy, next_ns - now_ns);
+		shard_load_turn(&s->load, busy, next_ns - now_ns);
+		shard_load_second(&s->load, s->engine, next_ns);
 		now_ns = next_ns;
 		if (busy) {
 			s->idle_since_ns = now_ns;
 		} else if (!s->poll && now_ns - s->idle_since_ns >= s->idle_spin_ns) {
 			rest(s, now_ns);
 			next_ns = rp_clock_now(&s->clock);
-			s->idle_ns += next_ns - now_ns;
+			s->load.loop.idle_ns += next_ns - now_ns;
 			now_ns = next_ns;
 		}
 	}

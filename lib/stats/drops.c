@@ -13,6 +13,12 @@ const struct rp_drop_reason rp_drop_reasons[] = {
 };
 const unsigned rp_drop_reasons_count = RP_ARRAY_SIZE(rp_drop_reasons);
 
+const struct rp_message_fate rp_message_fates[] = {
+#define X(counter, fate, severity) {#counter, RP_FATE_##fate, RP_DROP_##severity},
+#include <stats/message_fate.def>
+};
+const unsigned rp_message_fates_count = RP_ARRAY_SIZE(rp_message_fates);
+
 const struct rp_drop_reason *rp_drop_reason_find(const char *module, const char *counter)
 {
 	for (unsigned i = 0; i < rp_drop_reasons_count; i++) {

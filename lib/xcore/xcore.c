@@ -713,3 +713,14 @@ void rp_xcore_get_stats(const struct rp_xcore_end *e, struct rp_xcore_stats *out
 	RP_XCORE_COUNTERS(X)
 #undef X
 }
+
+void rp_xcore_ring(
+	const struct rp_xcore *x, unsigned from, unsigned to, uint32_t *used, uint32_t *size)
+{
+	const struct rp_xcore_end *e =
+		from < RP_XCORE_ENDS_MAX && to < RP_XCORE_ENDS_MAX ? x->ends[from] : NULL;
+	const struct xcore_pair *p = e ? e->out[to] : NULL;
+
+	*used = p ? rte_ring_count(p->ring) : 0;
+	*size = p ? rte_ring_get_capacity(p->ring) : 0;
+}

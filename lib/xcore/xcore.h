@@ -178,5 +178,10 @@ bool rp_xcore_sleep(struct rp_xcore_end *e, uint64_t timeout_ns);
 /** Wakes end `to`, asleep or not (a stop, a signal). Any thread. */
 void rp_xcore_wake(struct rp_xcore *x, unsigned to);
 
+/** Messages in the ring between two ends, and how many it takes; 0, 0: there is none. Any thread.
+ */
+void rp_xcore_ring(
+	const struct rp_xcore *x, unsigned from, unsigned to, uint32_t *used, uint32_t *size);
+
 /** A copy of the counters. Any thread. */
 void rp_xcore_get_stats(const struct rp_xcore_end *e, struct rp_xcore_stats *out);

@@ -193,7 +193,7 @@ class Node:
         out = {}
         for line in self.ctl("stats", "--sum", prefix).splitlines():
             name, value = line.rsplit(" ", 1)
-            out[name.removeprefix("ringpost_")] = int(value)
+            out[name.removeprefix("ringpost_")] = int(value) if value.isdigit() else float(value)
         return out
 
     def ready(self):

@@ -219,7 +219,7 @@ static void print_stats(void)
 {
 	struct rp_grpc_server_stats st = rp_grpc_server_stats(echo.server);
 
-#define X(name) printf(#name " %llu\n", (unsigned long long)st.name);
+#define X(name, help) printf(#name " %llu\n", (unsigned long long)st.name);
 	RP_GRPC_SERVER_STATS(X)
 #undef X
 }

@@ -2,6 +2,7 @@
 /* Metrics as text, in both formats. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,11 +15,11 @@
 static void add(struct rp_metrics *m)
 {
 	rp_metrics_init(m);
-	rp_metrics_add_as(m, "b_gauge", "of b", "", 7, true);
-	rp_metrics_add_as(m, "a_calls", "of a", "x=\"2\"", 5, false);
-	rp_metrics_add_micros(m, "c_seconds", "of c", "", 12000034, false);
-	rp_metrics_add_as(m, "a_calls", "of a", "x=\"1\"", 0, false);
-	rp_metrics_add(m, "kv", "keys", "of d", "", UINT64_MAX, true);
+	rp_metrics_add(m, RP_METRIC_leases, "", 7);
+	rp_metrics_add(m, RP_METRIC_queue_puts, "x=\"2\"", 5);
+	rp_metrics_add(m, RP_METRIC_process_cpu, "", 12000034);
+	rp_metrics_add(m, RP_METRIC_queue_puts, "x=\"1\"", 0);
+	rp_metrics_add(m, RP_METRIC_kv_bytes, "", UINT64_MAX);
 }
 
 static void assert_text(enum rp_metrics_format format, const char *expected)
@@ -38,21 +39,29 @@ static void assert_text(enum rp_metrics_format format, const char *expected)
 static void both_formats_group_by_name(void **state)
 {
 	assert_text(RP_METRICS_PROMETHEUS,
-		"# HELP a_calls_total of a\n# TYPE a_calls_total counter\n"
-		"a_calls_total{x=\"1\"} 0\na_calls_total{x=\"2\"} 5\n"
-		"# HELP b_gauge of b\n# TYPE b_gauge gauge\nb_gauge 7\n"
-		"# HELP c_seconds_total of c\n# TYPE c_seconds_total counter\n"
-		"c_seconds_total 12.000034\n"
-		"# HELP ringpost_kv_keys of d\n# TYPE ringpost_kv_keys gauge\n"
-		"ringpost_kv_keys 18446744073709551615\n");
+		"# HELP process_cpu_seconds_total user and system time\n"
+		"# TYPE process_cpu_seconds_total counter\n"
+		"process_cpu_seconds_total 12.000034\n"
+		"# HELP ringpost_kv_bytes bytes held\n# TYPE ringpost_kv_bytes gauge\n"
+		"ringpost_kv_bytes 18446744073709551615\n"
+		"# HELP ringpost_leases leases known\n# TYPE ringpost_leases gauge\n"
+		"ringpost_leases 7\n"
+		"# HELP ringpost_queue_puts_total messages put by clients of this node\n"
+		"# TYPE ringpost_queue_puts_total counter\n"
+		"ringpost_queue_puts_total{x=\"1\"} 0\nringpost_queue_puts_total{x=\"2\"} 5\n");
 	assert_text(RP_METRICS_OPENMETRICS,
-		"# HELP a_calls of a\n# TYPE a_calls counter\n"
-		"a_calls_total{x=\"1\"} 0\na_calls_total{x=\"2\"} 5\n"
-		"# HELP b_gauge of b\n# TYPE b_gauge gauge\nb_gauge 7\n"
-		"# HELP c_seconds of c\n# TYPE c_seconds counter\n"
-		"c_seconds_total 12.000034\n"
-		"# HELP ringpost_kv_keys of d\n# TYPE ringpost_kv_keys gauge\n"
-		"ringpost_kv_keys 18446744073709551615\n# EOF\n");
+		"# HELP process_cpu_seconds user and system time\n"
+		"# TYPE process_cpu_seconds counter\n# UNIT process_cpu_seconds seconds\n"
+		"process_cpu_seconds_total 12.000034\n"
+		"# HELP ringpost_kv_bytes bytes held\n# TYPE ringpost_kv_bytes gauge\n"
+		"# UNIT ringpost_kv_bytes bytes\n"
+		"ringpost_kv_bytes 18446744073709551615\n"
+		"# HELP ringpost_leases leases known\n# TYPE ringpost_leases gauge\n"
+		"ringpost_leases 7\n"
+		"# HELP ringpost_queue_puts messages put by clients of this node\n"
+		"# TYPE ringpost_queue_puts counter\n"
+		"ringpost_queue_puts_total{x=\"1\"} 0\nringpost_queue_puts_total{x=\"2\"} 5\n"
+		"# EOF\n");
 }
 
 static void openmetrics_is_for_who_asks(void **state)
@@ -72,26 +81,64 @@ static void openmetrics_is_for_who_asks(void **state)
 /* Buckets hold what is at most their edge, those below included. */
 static void histograms_are_cumulative(void **state)
 {
-	struct rp_queue_times t = {.count = 6, .sum_ns = 2000000123};
+	struct rp_metric_histogram h = {
+		.buckets = 3, .bounds = {1000, 4000}, .counts = {1, 2, 3}, .sum = 2000000123};
 	struct rp_metrics m;
 	size_t length;
 	char *text;
 
-	t.buckets[0] = 1;
-	t.buckets[1] = 2;
-	t.buckets[RP_QUEUE_TIMES_BUCKETS - 1] = 3;
 	rp_metrics_init(&m);
-	rp_metrics_add_times(&m, "w_seconds", "of w", "shard=\"0\"", &t);
+	rp_metrics_add_histogram(&m, RP_METRIC_queue_wait, "shard=\"0\"", &h);
+	assert_int_equal(m.items[0].value, 6);
 	text = rp_metrics_text(&m, RP_METRICS_OPENMETRICS, &length);
-	assert_non_null(strstr(text, "# TYPE w_seconds histogram\n"
-				     "w_seconds_bucket{shard=\"0\",le=\"0.000001\"} 1\n"
-				     "w_seconds_bucket{shard=\"0\",le=\"0.000004\"} 3\n"));
-	assert_non_null(strstr(text, "w_seconds_bucket{shard=\"0\",le=\"67.108864\"} 3\n"
-				     "w_seconds_bucket{shard=\"0\",le=\"+Inf\"} 6\n"
-				     "w_seconds_sum{shard=\"0\"} 2.000000123\n"
-				     "w_seconds_count{shard=\"0\"} 6\n"));
+	assert_non_null(strstr(text,
+		"# TYPE ringpost_queue_wait_seconds histogram\n"
+		"# UNIT ringpost_queue_wait_seconds seconds\n"
+		"ringpost_queue_wait_seconds_bucket{shard=\"0\",le=\"0.000001000\"} 1\n"
+		"ringpost_queue_wait_seconds_bucket{shard=\"0\",le=\"0.000004000\"} 3\n"
+		"ringpost_queue_wait_seconds_bucket{shard=\"0\",le=\"+Inf\"} 6\n"
+		"ringpost_queue_wait_seconds_sum{shard=\"0\"} 2.000000123\n"
+		"ringpost_queue_wait_seconds_count{shard=\"0\"} 6\n"));
 	free(text);
 	rp_metrics_free(&m);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), k = strlen(end);
+
+	return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* What parsers and promtool refuse: a name twice, one that looks like a part of another, no help.
+ */
+static void names_are_sound(void **state)
+{
+	for (unsigned i = 0; i < RP_METRIC_COUNT; i++) {
+		const struct rp_metric_info *x = &rp_metric_infos[i];
+		const char *unit = rp_metric_unit_name(x->unit);
+
+		assert_non_null(x->name);
+		assert_true(x->help[0] != '\0' && !strchr(x->help, '\n') && !strchr(x->help, '\\'));
+		if (strncmp(x->name, "ringpost_", 9) == 0) {
+			assert_false(ends_with(x->name, "_total"));
+			assert_false(ends_with(x->name, "_count") || ends_with(x->name, "_sum") ||
+				     ends_with(x->name, "_bucket"));
+			assert_true(ends_with(x->name, unit));
+		}
+		for (unsigned k = i + 1; k < RP_METRIC_COUNT; k++)
+			assert_string_not_equal(x->name, rp_metric_infos[k].name);
+	}
+}
+
+static void labels_are_escaped(void **state)
+{
+	char text[16];
+
+	rp_metrics_label(text, sizeof(text), "a\"b\\c\nd");
+	assert_string_equal(text, "a\\\"b\\\\c\\nd");
+	rp_metrics_label(text, 4, "abcdef");
+	assert_string_equal(text, "ab");
 }
 
 int main(void)
@@ -100,6 +147,8 @@ int main(void)
 		cmocka_unit_test(both_formats_group_by_name),
 		cmocka_unit_test(openmetrics_is_for_who_asks),
 		cmocka_unit_test(histograms_are_cumulative),
+		cmocka_unit_test(names_are_sound),
+		cmocka_unit_test(labels_are_escaped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
