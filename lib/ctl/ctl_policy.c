@@ -74,7 +74,8 @@ void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c)
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
 		if (ctl->peers[i])
 			ctl->peers[i]->in_zone = ctl_in_zone(c, ctl->peers[i]->address);
-	rp_control_policy_changed(ctl->control, rp_policy_limits_leaving(ctl->policy));
+	rp_control_policy_changed(ctl->control,
+		rp_policy_limits_leaving(ctl->policy) ? rp_policy_ref(ctl->policy) : NULL);
 }
 
 /* The configuration's bound on policies is one of stack space as well. */
@@ -104,8 +105,10 @@ void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c)
 }
 
 /* Whose calls come before it was ever dialled has no label yet, and is outside. */
-static bool same_zone(const struct rp_ctl *ctl, uint64_t node)
+bool ctl_same_zone(void *ctx, uint64_t node)
 {
+	const struct rp_ctl *ctl = ctx;
+
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
 		if (ctl->peers[i] && ctl->peers[i]->node == node)
 			return ctl->peers[i]->in_zone;
@@ -114,12 +117,12 @@ static bool same_zone(const struct rp_ctl *ctl, uint64_t node)
 
 bool ctl_eligible(void *ctx, uint64_t node, struct rp_span key)
 {
-	const struct rp_ctl *ctl = ctx;
+	struct rp_ctl *ctl = ctx;
 	const size_t own = sizeof(RP_CONTROL_PREFIX) - 1;
 
 	/* Records of nodes are how they find each other, whatever a prefix says. */
 	if (!ctl->policy || (key.length >= own && memcmp(key.data, RP_CONTROL_PREFIX, own) == 0))
 		return true;
 	return rp_policy_may_leave(
-		ctl->policy, key, rp_policy_has_zones(ctl->policy) && same_zone(ctl, node));
+		ctl->policy, key, rp_policy_has_zones(ctl->policy) && ctl_same_zone(ctl, node));
 }

@@ -434,6 +434,7 @@ void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c);
 bool ctl_in_zone(const struct rp_conf *c, const char *address);
 /** May the key go to that node, and come from it? The control engine's callback. */
 bool ctl_eligible(void *ctx, uint64_t node, struct rp_span key);
+bool ctl_same_zone(void *ctx, uint64_t node);
 
 /* ctl_secret.c */
 /** What the files of `c` hold now. 0, or -EINVAL with an error in the report. */

@@ -226,6 +226,13 @@ void rp_deliver_peer_down(struct rp_deliver *d, uint64_t node, uint64_t now_ns);
 /** Whether unary_send() can reach the node. When neither way is left: on_lost for all that waits.
  */
 int rp_deliver_set_unary(struct rp_deliver *d, uint64_t node, bool available, uint64_t now_ns);
+/**
+ * Rules of who may be sent what changed: streams of queues whose keys may not go to the node are
+ * closed, and what waits for them or is not answered comes back by on_lost. What is to be said of
+ * earlier messages goes on its way.
+ */
+void rp_deliver_part(struct rp_deliver *d,
+	bool (*apart)(void *ctx, struct rp_span name, uint64_t node), void *ctx, uint64_t now_ns);
 /** deliver.unary_fallback changed. */
 void rp_deliver_set_fallback(struct rp_deliver *d, bool on, uint64_t now_ns);
 /**

@@ -279,31 +279,28 @@ void dl_flow_refuse(struct dl_flow *f, enum rp_qstatus status, uint64_t now_ns)
 		dl_flow_release(f);
 }
 
-void dl_peer_lose(struct dl_peer *p, bool with_busy, uint64_t now_ns)
+/* Out of the table first: an upcall may send again, and must not find it. */
+static void flow_take_out(struct dl_flow *f, struct rp_list *gone)
+{
+	if (f->unary_busy)
+		f->peer->unary_outstanding--;
+	f->unary_busy = false;
+	f->unary_gen++;
+	if (f->tx)
+		dl_tx_orphan(f->tx);
+	dl_flow_rewind(f, true);
+	rp_list_unlink(&f->unary_entry);
+	flow_unhash(f);
+	rp_list_unlink(&f->in_peer);
+	rp_list_push_back(gone, &f->in_peer);
+}
+
+static void flows_lose(struct dl_peer *p, struct rp_list *gone, uint64_t now_ns)
 {
 	struct rp_deliver *d = p->d;
-	struct rp_list gone, *n, *t;
+	struct rp_list *n;
 
-	rp_list_init(&gone);
-	rp_list_foreach_safe (n, t, &p->flows) {
-		struct dl_flow *f = rp_list_entry(n, struct dl_flow, in_peer);
-
-		if (f->unary_busy && !with_busy)
-			continue;
-		if (f->unary_busy)
-			p->unary_outstanding--;
-		f->unary_busy = false;
-		f->unary_gen++;
-		if (f->tx)
-			dl_tx_orphan(f->tx);
-		dl_flow_rewind(f, true);
-		rp_list_unlink(&f->unary_entry);
-		/* Out of the table first: an upcall may send again, and must not find it. */
-		flow_unhash(f);
-		rp_list_unlink(&f->in_peer);
-		rp_list_push_back(&gone, &f->in_peer);
-	}
-	while ((n = rp_list_pop_front(&gone)) != NULL) {
+	while ((n = rp_list_pop_front(gone)) != NULL) {
 		struct dl_flow *f = rp_list_entry(n, struct dl_flow, in_peer);
 		struct dl_msg *m;
 
@@ -314,6 +311,39 @@ void dl_peer_lose(struct dl_peer *p, bool with_busy, uint64_t now_ns)
 			dl_msg_free(d, m);
 		}
 		flow_free(f);
+	}
+}
+
+void dl_peer_lose(struct dl_peer *p, bool with_busy, uint64_t now_ns)
+{
+	struct rp_list gone, *n, *t;
+
+	rp_list_init(&gone);
+	rp_list_foreach_safe (n, t, &p->flows) {
+		struct dl_flow *f = rp_list_entry(n, struct dl_flow, in_peer);
+
+		if (!f->unary_busy || with_busy)
+			flow_take_out(f, &gone);
+	}
+	flows_lose(p, &gone, now_ns);
+}
+
+void rp_deliver_part(struct rp_deliver *d,
+	bool (*apart)(void *ctx, struct rp_span name, uint64_t node), void *ctx, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < d->peer_count; i++) {
+		struct dl_peer *p = &d->peers[i];
+		struct rp_list gone, *n, *t;
+
+		rp_list_init(&gone);
+		rp_list_foreach_safe (n, t, &p->flows) {
+			struct dl_flow *f = rp_list_entry(n, struct dl_flow, in_peer);
+
+			if (f->kind != DL_CONTROL &&
+				apart(ctx, (struct rp_span){f->name, f->name_length}, p->node))
+				flow_take_out(f, &gone);
+		}
+		flows_lose(p, &gone, now_ns);
 	}
 }
 

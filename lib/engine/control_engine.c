@@ -277,6 +277,7 @@ void rp_control_destroy(struct rp_control *c)
 	posts_free(c);
 	while ((n = rp_list_pop_front(&c->states)))
 		free(rp_list_entry(n, struct control_state, node));
+	rp_policy_destroy(c->policy);
 	rp_repl_destroy(c->repl);
 	if (c->kv && c->hook.on_commit)
 		rp_kv_hook_remove(c->kv, &c->hook);
@@ -437,8 +438,10 @@ static void states_run(struct rp_control *c)
 		if (s->id != c->self.node && s->state == RP_NODE_IN_PROGRESS)
 			control_publish_node(c, s->id);
 		/* Whether it is of this node's zone is known since it was dialled. */
-		if (c->policed && s->state == RP_NODE_IN_PROGRESS)
+		if (c->policy && s->state == RP_NODE_IN_PROGRESS) {
+			control_rules_changed(c);
 			control_publish_registry(c);
+		}
 		/* A peer that fell away was hung up on, whoever began it. */
 		if (s->id != c->self.node && s->state < RP_NODE_IN_PROGRESS)
 			set_unary(c, s->id, false);
@@ -539,13 +542,17 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
 	memset(c->samples, 0, sizeof(c->samples));
 }
 
-void rp_control_policy_changed(struct rp_control *c, bool limits)
+void rp_control_policy_changed(struct rp_control *c, struct rp_policy *policy)
 {
-	bool news = limits || c->policed;
+	bool news = policy || c->policy;
 
-	c->policed = limits;
-	if (news)
-		control_publish_registry(c);
+	rp_policy_destroy(c->policy);
+	c->policy = policy;
+	if (!news)
+		return;
+	/* Behind the rules, so that each queue is looked at with them. */
+	control_rules_changed(c);
+	control_publish_registry(c);
 }
 
 void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now)

@@ -30,6 +30,7 @@
 
 struct rte_mempool;
 struct rp_control;
+struct rp_policy;
 struct rp_tls_config;
 
 /** Keys that the node writes and clients may only read. */
@@ -71,6 +72,8 @@ struct rp_control_ops {
 	void (*hangup)(void *ctx, rp_repl_peer_id peer);
 	/** May the key leave for that node? NULL = yes. */
 	bool (*eligible)(void *ctx, uint64_t node, struct rp_span key);
+	/** Is the node known to be in this node's zone? NULL = none is. */
+	bool (*same_zone)(void *ctx, uint64_t node);
 	/** DeliverOne at the node; ends in rp_control_unary_result(). -errno: not begun. */
 	int (*unary_call)(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
 	/** Answer to rp_control_unary_in(); `answer` is empty when the frame was malformed. */
@@ -255,11 +258,11 @@ int rp_control_set_secrets(struct rp_control *c, const struct rp_xmsg_secrets *s
 void rp_control_set_link_tls(struct rp_control *c, uint32_t shard, struct rp_tls_config *client,
 	struct rp_tls_config *server);
 /**
- * ops->eligible answers otherwise than before; `limits`: it may refuse. A queue's dispatcher or
- * consumer at a node for which the queue's keys may not leave is none to the shards: no stream to
- * it is opened, and the queue gets a dispatcher here.
+ * take: the policy; NULL: every key may leave for every node. ops->eligible and ops->same_zone
+ * answer by it from now on. To the shards, a queue's dispatcher at a node for which the queue's
+ * keys may not leave is none, and its consumers there are offered nothing: see rp_queue_ops.apart.
  */
-void rp_control_policy_changed(struct rp_control *c, bool limits);
+void rp_control_policy_changed(struct rp_control *c, struct rp_policy *policy);
 /** The node's name in its record, from which the others have it. borrow. */
 void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now);
 

@@ -5,6 +5,8 @@
 #include <base/list.h>
 #include <engine/control_engine.h>
 
+#include "rules_priv.h"
+
 #define CONTROL_CONSUMER_BITS 14
 #define CONTROL_WRITE_BITS 12
 #define CONTROL_UNARY_BITS 10
@@ -90,10 +92,11 @@ struct control_letter {
 	uint64_t token; /**< the shard's */
 };
 
-/** Policies that a shard may use still. */
+/** Policies, and the rules of prefixes and zones, that a shard may use still. */
 struct control_policies {
 	struct rp_list node;
-	uint32_t unused; /**< shards that have not said that they use them */
+	struct engine_rules *rules; /**< NULL: every key may go to every node */
+	uint32_t unused;	    /**< shards that have not said that they use them */
 	uint32_t count;
 	char *texts;
 	struct rp_queue_policy items[];
@@ -120,7 +123,7 @@ struct rp_control {
 	struct rp_list early;		     /**< struct control_early */
 	struct rp_list states;		     /**< struct control_state */
 	bool ready_pending, ready_alone, stopping;
-	bool policed; /**< some keys may not leave for some nodes */
+	struct rp_policy *policy; /**< some keys may not leave for some nodes; NULL: all may */
 	uint64_t auto_compaction_ns, sample_at_ns;
 	int64_t samples[CONTROL_COMPACT_SAMPLES]; /**< revisions, newest first; 0 = none */
 	bool stepping;				  /**< the store has background work left */
@@ -173,6 +176,8 @@ void control_queue_free(struct rp_control *c);
 void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct rp_xmsg *m);
 /** ANSWER to the put of one. */
 void control_letter_answered(struct rp_control *c, const struct rp_xmsg *m);
+/** Tells the shards of the rules anew: they, or the zones of nodes, are others. */
+void control_rules_changed(struct rp_control *c);
 /** POLICIES_USED. */
 void control_on_policies_used(struct rp_control *c, const struct rp_xmsg *m);
 void control_letter_free(struct rp_control *c);

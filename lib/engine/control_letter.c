@@ -204,6 +204,9 @@ void control_letter_answered(struct rp_control *c, const struct rp_xmsg *m)
 static void policies_free(struct control_policies *p)
 {
 	rp_list_unlink(&p->node);
+	if (p->rules)
+		rp_policy_destroy(p->rules->policy);
+	free(p->rules);
 	free(p->texts);
 	free(p);
 }
@@ -223,6 +226,23 @@ static size_t text_bytes(const char *text)
 	return text ? strlen(text) + 1 : 1;
 }
 
+static struct engine_rules *rules_of(struct rp_control *c)
+{
+	struct engine_rules *r = c->policy ? control_alloc(sizeof(*r)) : NULL;
+
+	if (!r)
+		return NULL;
+	r->policy = rp_policy_ref(c->policy);
+	for (rp_repl_peer_id i = 0; i < RP_PEERS_MAX; i++) {
+		struct rp_repl_peer_info peer;
+
+		if (rp_repl_peer_get(c->repl, i, &peer) && peer.node && !peer.self)
+			r->nodes[r->count++] = (struct engine_zone){.node = peer.node,
+				.same = c->ops->same_zone && c->ops->same_zone(c->ctx, peer.node)};
+	}
+	return r;
+}
+
 void rp_control_set_policies(
 	struct rp_control *c, const struct rp_queue_policy *policies, uint32_t count)
 {
@@ -236,6 +256,7 @@ void rp_control_set_policies(
 	p->texts = at = control_alloc(bytes);
 	p->count = count;
 	p->unused = c->shards;
+	m.other = p->rules = rules_of(c);
 	for (uint32_t i = 0; i < count; i++) {
 		p->items[i] = policies[i];
 		p->items[i].match = keep(&at, policies[i].match);
@@ -244,6 +265,16 @@ void rp_control_set_policies(
 	rp_list_push_back(&c->policies, &p->node);
 	for (uint32_t s = 0; s < c->shards; s++)
 		control_send(c, s, &m);
+}
+
+void control_rules_changed(struct rp_control *c)
+{
+	const struct control_policies *last =
+		rp_list_empty(&c->policies)
+			? NULL
+			: rp_list_entry(c->policies.prev, struct control_policies, node);
+
+	rp_control_set_policies(c, last ? last->items : NULL, last ? last->count : 0);
 }
 
 void control_on_policies_used(struct rp_control *c, const struct rp_xmsg *m)

@@ -76,28 +76,6 @@ static struct rp_span live_value(struct rp_control *c, struct rp_span key)
 	return r.value;
 }
 
-/* Does the record name a node that may not have this queue's keys? Of one that was never dialled
- * the zone is not known; it is asked again when it was. */
-static bool kept_apart(struct rp_control *c, const struct rp_route_key *k, struct rp_span key,
-	struct rp_span value)
-{
-	struct rp_dispatcher_record d = {0};
-	struct rp_consumer_record r = {0};
-	uint64_t node;
-
-	if (!c->policed || value.length == 0)
-		return false;
-	if (k->kind == RP_KEY_DISPATCHER) {
-		rp_route_dispatcher_parse(&d, value.data, value.length);
-		node = d.node;
-	} else {
-		rp_route_consumer_parse(&r, value.data, value.length);
-		node = r.node;
-	}
-	return node != c->self.node && rp_repl_peer_of_node(c->repl, node) != RP_REPL_NO_PEER &&
-	       !c->ops->eligible(c->ctx, node, key);
-}
-
 static int publish_record(struct rp_control *c, const struct rp_route_key *k, struct rp_span key)
 {
 	unsigned shard = rp_hash_pick(rp_queue_hash(k->name.data, k->name.length), c->shards);
@@ -109,8 +87,6 @@ static int publish_record(struct rp_control *c, const struct rp_route_key *k, st
 
 	if (c->ops->tokens(c->ctx, shard, m.type) == 0 || !rp_list_empty(&c->posts[shard]))
 		return -EAGAIN;
-	if (kept_apart(c, k, key, parts[1]))
-		parts[1].length = 0;
 	parts[1].length = RP_MIN(parts[1].length, (size_t)RP_RECORD_BYTES_MAX);
 	memcpy(m.uuid, k->uuid, sizeof(m.uuid));
 	m.m = control_chain(c, parts, 2);

@@ -422,11 +422,13 @@ static void on_set_secrets(struct rp_engine *e, const struct rp_xmsg *m)
 	rte_pktmbuf_free(m->m);
 }
 
-static void on_set_policies(struct rp_engine *e, const struct rp_xmsg *m)
+static void on_set_policies(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	struct rp_xmsg used = {.type = RP_XMSG_POLICIES_USED, .pointer = m->pointer};
 
+	e->rules = m->other;
 	rp_queue_set_policies(e->queues, m->pointer, m->count);
+	rp_deliver_part(e->deliver, engine_apart, e, now_ns);
 	engine_tell(e, &used);
 }
 
@@ -488,7 +490,7 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		rp_queue_dead_lettered(e->queues, m->token, m->status, now_ns);
 		return;
 	case RP_XMSG_SET_POLICIES:
-		on_set_policies(e, m);
+		on_set_policies(e, m, now_ns);
 		return;
 	case RP_XMSG_CONSUMER_OPEN:
 		on_consumer_open(e, m, now_ns);

@@ -4,6 +4,8 @@
 #include <base/hmap.h>
 #include <engine/shard_engine.h>
 
+#include "rules_priv.h"
+
 #define ENGINE_PEER_BITS 9
 
 /** What a shard knows of another node. */
@@ -53,6 +55,7 @@ struct rp_engine {
 	struct rp_links *links; /**< NULL: the node has none */
 	struct rp_deliver *deliver;
 	struct rp_queues *queues;
+	const struct engine_rules *rules; /**< control's; NULL: every key may go everywhere */
 	struct rp_hmap peers;
 	struct rp_hmap_node *peer_chains[1u << ENGINE_PEER_BITS];
 	struct engine_peer peer_slots[RP_PEERS_MAX];
@@ -79,6 +82,8 @@ void engine_tell(struct rp_engine *e, const struct rp_xmsg *m);
 /** A chain of a name, or a name and a text, from the queue pool; NULL when empty. */
 struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_span b);
 
+/** May the queue's keys not go to the node? */
+bool engine_apart(void *ctx, struct rp_span name, uint64_t node);
 /** One page of what the view asks for. */
 void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns);
 

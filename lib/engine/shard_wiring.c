@@ -94,6 +94,13 @@ static int queue_send(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_
 	return rp_deliver_send(e->deliver, node, m, now_ns);
 }
 
+bool engine_apart(void *ctx, struct rp_span name, uint64_t node)
+{
+	const struct rp_engine *e = ctx;
+
+	return engine_rules_part(e->rules, name, node);
+}
+
 static void queue_answer(void *ctx, uint64_t token, const struct rp_queue_answer *a)
 {
 	struct rp_xmsg m = {
@@ -223,6 +230,7 @@ static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
 const struct rp_queue_ops engine_queue_ops = {
 	.dead_letter = queue_dead_letter,
 	.send = queue_send,
+	.apart = engine_apart,
 	.answer = queue_answer,
 	.deliver = queue_deliver,
 	.recall = queue_recall,

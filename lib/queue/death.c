@@ -195,7 +195,7 @@ bool message_dies_rejected(struct rp_queues *qs, const struct message *m)
 	rp_list_foreach (n, &m->q->consumers) {
 		const struct consumer *c = rp_list_entry(n, struct consumer, link);
 
-		if (!c->host && !c->life && !c->record_node)
+		if ((!c->host && !c->life && !c->record_node) || consumer_is_apart(qs, c))
 			continue;
 		if (!consumer_wants(c, m))
 			continue;

@@ -152,7 +152,7 @@ bool dedup_hand_over(struct rp_queues *qs, struct queue *q, uint64_t to, uint64_
 		m.payload = tails_pack(qs, q, &end, now_ns);
 		if (!m.payload)
 			return false;
-		if (qs->ops.send(qs->ctx, to, &m, now_ns) != 0) {
+		if (peer_send(qs, to, &m, now_ns) != 0) {
 			rte_pktmbuf_free(m.payload);
 			return false;
 		}

@@ -25,7 +25,7 @@ static bool consumer_is_able(struct rp_queues *qs, const struct consumer *c)
 		return false;
 	if (is_self(qs, c->node))
 		return c->host && c->host->open;
-	if (c->record_node != c->node)
+	if (c->record_node != c->node || consumer_is_apart(qs, c))
 		return false;
 	p = peer_find(qs, c->node);
 	return p && !p->lost;
@@ -120,7 +120,9 @@ void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uin
 
 void consumer_tidy(struct rp_queues *qs, struct consumer *c)
 {
-	if (!c->host && !c->life && !c->record_node && rp_list_empty(&c->bound))
+	bool known = c->record_node && !consumer_is_apart(qs, c);
+
+	if (!c->host && !c->life && !known && rp_list_empty(&c->bound))
 		consumer_free(qs, c);
 }
 
@@ -364,7 +366,7 @@ static int offer_remote(struct rp_queues *qs, struct message *m, bool again, uin
 	msg.tail_length = m->tail_length;
 	msg.cookie = message_cookie(qs, m);
 	msg.payload = payload_share(m->payload);
-	error = qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+	error = peer_send(qs, c->node, &msg, now_ns);
 	if (error) {
 		rte_pktmbuf_free(msg.payload);
 		return error;
@@ -466,7 +468,7 @@ static void dispatch_resend(struct rp_queues *qs, struct queue *q, uint64_t now_
 	rp_list_foreach_safe (n, next, &q->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, link);
 
-		if (c->resend && !c->pause && !c->away && c->life)
+		if (c->resend && !c->pause && !c->away && c->life && !consumer_is_apart(qs, c))
 			consumer_send_again(qs, c, now_ns);
 	}
 }

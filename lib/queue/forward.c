@@ -132,6 +132,22 @@ static void unsent_take(struct message *m)
 	m->q->unsent_count--;
 }
 
+void forward_behind(struct queue *q)
+{
+	struct rp_list *n, *next, *last = q->unsent.prev;
+
+	for (n = q->unsent.next; n != &q->unsent; n = n == last ? &q->unsent : next) {
+		struct message *m = rp_list_entry(n, struct message, link);
+
+		next = n->next;
+		if (m->answered || m->repeat)
+			continue;
+		unsent_take(m);
+		unsent_append(m);
+		m->origin_seq = m->order;
+	}
+}
+
 /* Ends a put that nobody took. */
 static void unsent_refuse(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 {
@@ -296,7 +312,7 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 		binding_write(&msg, m->binding);
 	msg.payload = m->payload;
 	msg.cookie = slab_id(&qs->messages, m) | (uint64_t)m->sends << 48;
-	error = qs->ops.send(qs->ctx, node, &msg, now_ns);
+	error = peer_send(qs, node, &msg, now_ns);
 	if (error)
 		return error;
 	foreign_remove(qs, m);
@@ -319,9 +335,11 @@ static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *
 
 	/*
 	 * It may be there, and that node may live behind a cut: another one would deliver it a
-	 * second time. What became of it is not known, and its producer is told just that.
+	 * second time. What became of it is not known, and its producer is told just that. Likewise
+	 * of one that may be at a node which the queue's keys do not go to any more.
 	 */
-	if (p && p->state != RP_NODE_ONLINE && !is_self(qs, p->node)) {
+	if (p && !is_self(qs, p->node) &&
+		(p->state != RP_NODE_ONLINE || queue_is_apart(qs, q, p->node))) {
 		unsent_refuse(qs, m, RP_Q_UNREACHABLE);
 		return true;
 	}

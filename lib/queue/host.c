@@ -10,6 +10,9 @@
 
 #include "queue_priv.h"
 
+/* So many are told at once of what became of a consumer. */
+#define FORMERS_MAX 8
+
 static struct host **handle_bucket(const struct rp_queues *qs, uint64_t handle)
 {
 	return &qs->handle_table[(handle * 0x9e3779b97f4a7c15ull >> 32) & qs->handle_mask];
@@ -134,6 +137,23 @@ void host_acked(struct host *h, uint64_t idx)
 		d->acked = true;
 }
 
+static uint16_t node_digest(uint64_t node)
+{
+	return (uint16_t)(node * 0x9e3779b97f4a7c15ull >> 48);
+}
+
+/* That dispatcher may give it to others: what is still on its way from there is not shown. */
+static void host_returned(struct host *h, const struct rp_qmsg *m, uint64_t from)
+{
+	*done_slot(h, m->idx) = (struct done){
+		.idx = m->idx,
+		.alloc_node = m->alloc_node,
+		.attempt = m->attempt,
+		.from = node_digest(from),
+		.returned = true,
+	};
+}
+
 bool host_was_fenced(struct host *h, uint64_t idx)
 {
 	const struct done *d = done_slot(h, idx);
@@ -192,7 +212,7 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 		}
 		return;
 	}
-	if (qs->ops.send(qs->ctx, h->from, &msg, now_ns) < 0) {
+	if (peer_send(qs, h->from, &msg, now_ns) < 0) {
 		h->report = true;
 		peer_reports_due(qs, h->from);
 	} else if (returned) {
@@ -230,7 +250,7 @@ void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 	msg.idx = h->watch_life;
 	msg.mod_revision = h->start_revision;
 	msg.flags = h->start_revision ? RP_QMSG_RESUMES : lets_go ? 0 : RP_QMSG_KEEPS;
-	if (qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns) < 0) {
+	if (peer_send(qs, q->dispatcher, &msg, now_ns) < 0) {
 		h->resume_due = true;
 		peer_reports_due(qs, q->dispatcher);
 	}
@@ -247,7 +267,7 @@ static void host_tell_room(struct rp_queues *qs, struct host *h, uint64_t now_ns
 		return;
 	msg = qmsg_for(q, RP_QMSG_ACCEPTED);
 	memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
-	if (qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns) < 0) {
+	if (peer_send(qs, q->dispatcher, &msg, now_ns) < 0) {
 		h->room_due = true;
 		peer_reports_due(qs, q->dispatcher);
 	}
@@ -293,7 +313,7 @@ bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o)
 	const struct done *d = done_slot(h, o->idx);
 
 	return (hold && hold->alloc_node == o->alloc_node) ||
-	       (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced);
+	       (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced && !d->returned);
 }
 
 /* The client has it, or had it: RP_Q_DUPLICATE; else what stands against it, or RP_Q_OK. */
@@ -325,8 +345,12 @@ static enum rp_qstatus host_check(
 			hold_report(qs, hold, now_ns);
 		return RP_Q_DUPLICATE;
 	}
-	if (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced)
+	if (d->idx == o->idx && d->alloc_node == o->alloc_node && d->returned) {
+		if (o->attempt <= d->attempt && d->from == node_digest(o->from))
+			return RP_Q_STALL;
+	} else if (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced) {
 		return RP_Q_DUPLICATE;
+	}
 	/* Its client resumed behind it, so it has it; only who dispatches is news. */
 	if (o->mod_revision && o->mod_revision < h->start_revision) {
 		hold = hold_new(qs, h, o, o->mod_revision);
@@ -399,11 +423,31 @@ static void host_is_done(struct rp_queues *qs, struct queue *q, const struct rp_
 	msg.status = acked ? RP_Q_OK : RP_Q_REJECT;
 	memcpy(msg.uuid, m->uuid, RP_UUID_BYTES);
 	if (!is_self(qs, from))
-		qs->ops.send(qs->ctx, from, &msg, now_ns);
+		peer_send(qs, from, &msg, now_ns);
 	else if (acked)
 		settle_ack(qs, q, &msg, from, now_ns);
 	else
 		settle_reject(qs, q, &msg, from, now_ns);
+}
+
+/*
+ * It has it from another dispatcher, of whom the asker has it by now: its client's word goes where
+ * it came from, and the asker needs to know no more than that it is held. Not accepted: it asks
+ * again.
+ */
+static void host_tell_has(struct rp_queues *qs, const struct hold *hold, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns)
+{
+	struct rp_qmsg msg = hold_msg(hold, RP_QMSG_ACCEPTED);
+
+	if (!hold->accepted)
+		return;
+	msg.attempt = m->attempt;
+	msg.mod_revision = hold->mod_revision;
+	if (is_self(qs, from))
+		settle_accept(qs, hold->host->c->q, &msg, from, now_ns);
+	else
+		peer_send(qs, from, &msg, now_ns);
 }
 
 void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
@@ -414,7 +458,11 @@ void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	const struct done *done;
 	struct rp_qmsg msg;
 
-	if (hold && hold->alloc_node == m->alloc_node && hold->from == from) {
+	if (hold && hold->alloc_node == m->alloc_node && hold->from != from) {
+		host_tell_has(qs, hold, m, from, now_ns);
+		return;
+	}
+	if (hold && hold->alloc_node == m->alloc_node) {
 		hold->attempt = m->attempt;
 		if (hold->accepted || hold->returned) {
 			hold_report(qs, hold, now_ns);
@@ -428,10 +476,13 @@ void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 		return;
 	}
 	done = c && c->host ? done_slot(c->host, m->idx) : NULL;
-	if (done && done->idx == m->idx && done->alloc_node == m->alloc_node && !done->fenced) {
+	if (done && done->idx == m->idx && done->alloc_node == m->alloc_node && !done->fenced &&
+		!done->returned) {
 		host_is_done(qs, q, m, done->acked, from, now_ns);
 		return;
 	}
+	if (done)
+		host_returned(c->host, m, from);
 	msg = qmsg_for(q, RP_QMSG_REJECTED);
 	msg.idx = m->idx;
 	msg.alloc_node = m->alloc_node;
@@ -442,7 +493,7 @@ void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	if (is_self(qs, from))
 		settle_reject(qs, q, &msg, from, now_ns);
 	else
-		qs->ops.send(qs->ctx, from, &msg, now_ns);
+		peer_send(qs, from, &msg, now_ns);
 }
 
 /* ---- the consumer's life ---- */
@@ -474,36 +525,38 @@ void host_free(struct rp_queues *qs, struct host *h)
 	slab_put(&qs->hosts, h);
 }
 
-/* Former dispatchers whose deliveries its client holds. */
-static void host_leave_former(
-	struct rp_queues *qs, struct host *h, const struct rp_qmsg *msg, uint64_t now_ns)
+/* Former dispatchers, on other nodes, whose deliveries its client holds; how many. */
+static unsigned host_formers(
+	const struct rp_queues *qs, const struct host *h, uint64_t formers[FORMERS_MAX])
 {
-	uint64_t told = h->c->q->dispatcher;
-	struct rp_list *n;
+	const struct rp_list *n;
+	unsigned count = 0;
 
 	rp_list_foreach (n, &h->holds) {
 		uint64_t from = rp_list_entry(n, struct hold, link)->from;
+		bool known = from == h->c->q->dispatcher || is_self(qs, from);
 
-		if (from != told && from != h->c->q->dispatcher && !is_self(qs, from))
-			qs->ops.send(qs->ctx, from, msg, now_ns);
-		told = from;
+		for (unsigned i = 0; i < count && !known; i++)
+			known = formers[i] == from;
+		if (!known && count < FORMERS_MAX)
+			formers[count++] = from;
 	}
+	return count;
 }
 
 void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
+	uint64_t formers[FORMERS_MAX], life = h->life;
+	unsigned count = host_formers(qs, h, formers);
 	struct consumer *c = h->c;
 	struct queue *q = c->q;
-	struct rp_qmsg msg = qmsg_for(q, RP_QMSG_REJECTED);
 
-	msg.status = RP_Q_NO_CONSUMER;
-	msg.mod_revision = h->life;
-	memcpy(msg.uuid, c->uuid, RP_UUID_BYTES);
-	host_leave_former(qs, h, &msg, now_ns);
+	for (unsigned i = 0; i < count; i++)
+		notice_left(qs, q, formers[i], c->uuid, life, now_ns);
 	host_free(qs, h);
-	/* Sooner than its record's end; which tells it as well, should this be lost. */
+	/* Sooner than its record's end. */
 	if (q->dispatcher && !is_self(qs, q->dispatcher))
-		qs->ops.send(qs->ctx, q->dispatcher, &msg, now_ns);
+		notice_left(qs, q, q->dispatcher, c->uuid, life, now_ns);
 	if (is_self(qs, c->node))
 		settle_leave(qs, c, c->node, c->life, now_ns);
 	else
@@ -516,10 +569,25 @@ void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 	host_leave(qs, h, now_ns);
 }
 
+/* What its client had of a former dispatcher is let go, or asked for again: nobody else tells it.
+ */
+static void host_tell_formers(struct rp_queues *qs, const struct host *h, const uint64_t *formers,
+	unsigned count, uint64_t was_life, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (h->start_revision)
+			notice_resumed(qs, h, formers[i], now_ns);
+		else
+			notice_left(qs, h->c->q, formers[i], h->c->uuid, was_life, now_ns);
+	}
+}
+
 static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 	const struct rp_queue_consumer *open, uint64_t now_ns)
 {
 	struct host *h = c->host, **bucket;
+	uint64_t formers[FORMERS_MAX], was_life = h ? h->life : 0;
+	unsigned count = h ? host_formers(qs, h, formers) : 0;
 
 	if (h) {
 		if (h->open)
@@ -548,6 +616,7 @@ static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 	h->handle_next = *bucket;
 	*bucket = h;
 	c->record_node = 0;
+	host_tell_formers(qs, h, formers, count, was_life, now_ns);
 	return h;
 }
 
@@ -679,7 +748,7 @@ void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 		 */
 		msg.token = h->c->q->dispatcher == p->node ? h->life : h->life + 1;
 		msg.idx = h->watch_life;
-		if (qs->ops.send(qs->ctx, p->node, &msg, now_ns) < 0) {
+		if (peer_send(qs, p->node, &msg, now_ns) < 0) {
 			p->reports_due = true;
 			return;
 		}

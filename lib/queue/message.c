@@ -36,7 +36,7 @@ static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const stru
 	};
 
 	memcpy(m.uuid, asked->uuid, RP_UUID_BYTES);
-	if (qs->ops.send(qs->ctx, to, &m, now_ns) == 0)
+	if (peer_send(qs, to, &m, now_ns) == 0)
 		return;
 	/* The asker is told by its own deadline; what its client held is over all the same. */
 	rte_pktmbuf_free(s->payload);
@@ -47,7 +47,7 @@ static void send_moved(struct rp_queues *qs, const struct queue *q, uint64_t to,
 {
 	const struct rp_qmsg m = qmsg_for(q, RP_QMSG_MOVED);
 
-	qs->ops.send(qs->ctx, to, &m, now_ns);
+	peer_send(qs, to, &m, now_ns);
 }
 
 /* Another node dispatches, be it the asker's, and nothing here is what the asker means. */
@@ -72,9 +72,13 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 {
 	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 
-	if (m->type == RP_QMSG_GET && !m->idx) {
+	if (q && m->type == RP_QMSG_REJECTED && !m->idx) {
+		/* A consumer has left, whoever dispatches now: what it held of here is free. */
+		s = settle_reject(qs, q, m, from, now_ns);
+	} else if (m->type == RP_QMSG_GET && !m->idx) {
 		s.status = !q ? RP_Q_OK : q->own ? RP_Q_MOVED : left_status(qs, q);
 		s.alloc_node = q && q->own ? qs->config.node : 0;
+		s.deleted = s.status == RP_Q_STALL && left_is_moving(q);
 	} else if (q && move_is_between(qs, q, m->idx, m->alloc_node)) {
 		s.status = RP_Q_STALL;
 	} else if (q && (is_elsewhere(qs, q, m) || (m->token && is_at_rival(qs, q, from, m)))) {
@@ -146,7 +150,8 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 	struct consumer *c;
 
 	/* To be asked for it is a reason to dispatch, when nobody else does. */
-	if (!q->own && (!q->dispatcher || is_self(qs, q->dispatcher)))
+	if (!q->own && (!q->dispatcher || is_self(qs, q->dispatcher)) &&
+		!queue_is_apart(qs, q, from))
 		queue_dispatch(qs, q, RP_CLAIM_PRODUCER, now_ns);
 	c = q->own ? consumer_get(qs, q, m->uuid) : consumer_find(qs, q, m->uuid);
 	if (c && m->token)
@@ -294,7 +299,8 @@ void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qm
 	settle_refused(qs, msg, status, now_ns);
 }
 
-static void lost_report(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m)
+static void lost_report(
+	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
 {
 	const struct rp_span name = {m->name, m->name_length};
 	struct queue *q = name.length ? queue_find(qs, name) : NULL;
@@ -304,6 +310,11 @@ static void lost_report(struct rp_queues *qs, uint64_t node, const struct rp_qms
 
 	if (!c || !c->host || !p)
 		return;
+	if (m->type == RP_QMSG_RESUME && (m->flags & RP_QMSG_RESUMES) && q->dispatcher != node) {
+		if (m->token == c->host->life)
+			notice_resumed(qs, c->host, node, now_ns);
+		return;
+	}
 	p->reports_due = true;
 	if (m->type == RP_QMSG_RESUME) {
 		/* That it has to let go was not heard. */
@@ -327,6 +338,8 @@ static void lost_notice(
 	struct queue *q = name.length ? queue_find(qs, name) : NULL;
 
 	/* A recall is repeated by its timer. */
+	if (q && m->type == RP_QMSG_REJECTED && m->status == RP_Q_NO_CONSUMER && !m->idx)
+		notice_left(qs, q, node, m->uuid, m->mod_revision, now_ns);
 	if (q && m->type == RP_QMSG_WITHDRAW && m->status == RP_Q_NOT_FOUND)
 		notice_settled(qs, q, node, m, now_ns);
 	else if (m->type == RP_QMSG_REPLY)
@@ -362,10 +375,12 @@ void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 	case RP_QMSG_REJECTED:
 		if (m->token)
 			request_lost(qs, m->token, now_ns);
+		else
+			lost_notice(qs, node, m, now_ns);
 		break;
 	case RP_QMSG_ACCEPTED:
 	case RP_QMSG_RESUME:
-		lost_report(qs, node, m);
+		lost_report(qs, node, m, now_ns);
 		break;
 	case RP_QMSG_WITHDRAW:
 	case RP_QMSG_REPLY:

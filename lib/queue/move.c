@@ -77,9 +77,10 @@ void move_end(struct rp_queues *qs, struct queue *q)
 
 /* ---- the old dispatcher ---- */
 
-static bool peer_can_take(const struct rp_queues *qs, const struct peer *p)
+static bool peer_can_take(const struct rp_queues *qs, const struct queue *q, const struct peer *p)
 {
-	return p != &qs->peers[0] && p->state == RP_NODE_ONLINE && !p->lost;
+	return p != &qs->peers[0] && p->state == RP_NODE_ONLINE && !p->lost &&
+	       !queue_is_apart(qs, q, p->node);
 }
 
 /* The node that hosts most of its consumers; else any, but another at each attempt. */
@@ -93,13 +94,13 @@ static uint64_t move_target(struct rp_queues *qs, struct queue *q)
 	if (q->move->claimer) {
 		const struct peer *p = peer_find(qs, q->move->claimer);
 
-		return p && peer_can_take(qs, p) && q->move->asks < MOVE_ASKS_MAX ? p->node : 0;
+		return p && peer_can_take(qs, q, p) && q->move->asks < MOVE_ASKS_MAX ? p->node : 0;
 	}
 	for (unsigned i = 1; i < RP_ARRAY_SIZE(qs->peers) && qs->peers[i].node; i++) {
 		struct rp_list *n;
 		uint32_t count = 0;
 
-		if (!peer_can_take(qs, &qs->peers[i]))
+		if (!peer_can_take(qs, q, &qs->peers[i]))
 			continue;
 		candidates++;
 		rp_list_foreach (n, &q->consumers) {
@@ -116,7 +117,7 @@ static uint64_t move_target(struct rp_queues *qs, struct queue *q)
 		return best;
 	wanted = (q->hash + q->move->asks) % candidates;
 	for (unsigned i = 1;; i++) {
-		if (peer_can_take(qs, &qs->peers[i]) && wanted-- == 0)
+		if (peer_can_take(qs, q, &qs->peers[i]) && wanted-- == 0)
 			return qs->peers[i].node;
 	}
 }
@@ -127,7 +128,7 @@ static void handover_send(
 	struct rp_qmsg m = qmsg_for(q, RP_QMSG_HANDOVER);
 
 	m.flags = all ? RP_QMSG_RESUMES : 0;
-	if (qs->ops.send(qs->ctx, node, &m, now_ns) == 0 && all) {
+	if (peer_send(qs, node, &m, now_ns) == 0 && all) {
 		move_end(qs, q);
 		queue_work(qs, q);
 	}
@@ -159,7 +160,8 @@ bool move_follow(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t 
 
 void move_claimed(struct rp_queues *qs, struct queue *q, uint64_t from, uint64_t now_ns)
 {
-	if (!q->own || q->move || q->pinned || queue_has_host(q) || !move_get(qs, q))
+	if (!q->own || q->move || q->pinned || queue_has_host(q) || queue_is_apart(qs, q, from) ||
+		!move_get(qs, q))
 		return;
 	q->move->claimer = from;
 	move_later(qs, q->move, now_ns + qs->config.resume_ns);
@@ -263,7 +265,7 @@ static void move_step_claim(struct rp_queues *qs, struct move *v, uint64_t now_n
 		return;
 	}
 	m = qmsg_for(q, RP_QMSG_CLAIM);
-	qs->ops.send(qs->ctx, q->dispatcher, &m, now_ns);
+	peer_send(qs, q->dispatcher, &m, now_ns);
 	move_later(qs, v, now_ns + qs->config.resume_ns);
 }
 
@@ -290,7 +292,8 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 		return;
 	}
 	if (q->dispatcher == from && !q->own && !is_leaving(qs) && m->epoch == q->epoch &&
-		qs->peers[0].state == RP_NODE_ONLINE && move_get(qs, q)) {
+		qs->peers[0].state == RP_NODE_ONLINE && !queue_is_apart(qs, q, from) &&
+		move_get(qs, q)) {
 		q->move->from = from;
 		q->move->to = q->move->claimer = 0;
 		q->move->claiming = false;
@@ -301,7 +304,7 @@ void move_receive(struct rp_queues *qs, struct queue *q, uint64_t from, const st
 	if (q->own) {
 		const struct rp_qmsg claimed = qmsg_for(q, RP_QMSG_MOVED);
 
-		qs->ops.send(qs->ctx, from, &claimed, now_ns);
+		peer_send(qs, from, &claimed, now_ns);
 	}
 }
 
@@ -314,9 +317,17 @@ static struct consumer *bound_holder(
 	if (!c)
 		return NULL;
 	if (is_self(qs, b->node) && !c->host) {
+		uint64_t node = c->node ? c->node : c->record_node;
+
 		/* It has left, and that was on its way to the old dispatcher. */
-		consumer_tidy(qs, c);
-		return NULL;
+		if (!node || is_self(qs, node)) {
+			consumer_tidy(qs, c);
+			return NULL;
+		}
+		/* It goes on at another node, whose word had not come there either. */
+		if (!c->node)
+			consumer_place(qs, c, node, 0);
+		return c;
 	}
 	/* Its old node is left, and the new one was not heard of yet. */
 	if (!c->host && !c->node && !b->life)
@@ -359,9 +370,10 @@ void dispatch_index_bound(
 	m->lost = m->kept = true;
 	/*
 	 * It may have begun anew since, for what some dispatcher delivered or for all: its host
-	 * knows whether the client still has this one, and shows it as new if not.
+	 * knows whether the client still has this one, and shows it as new if not. Where its new
+	 * life was not heard of yet, that will say it.
 	 */
-	anew = c->life != b->life && !c->start_revision;
+	anew = c->life && c->life != b->life && !c->start_revision;
 	m->attempt += anew;
 	m->seen = b->mod_revision != 0 && !anew;
 	m->mod_revision = anew ? 0 : b->mod_revision;

@@ -77,7 +77,8 @@ bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t n
 		uint64_t node = q->more->took[i];
 		const struct peer *p = peer_find(qs, node);
 
-		if (node == target || !p || p->state != RP_NODE_ONLINE || p->lost)
+		if (node == target || !p || p->state != RP_NODE_ONLINE || p->lost ||
+			queue_is_apart(qs, q, node))
 			continue;
 		if (!q->asking)
 			q->asking = request_left(qs, q, node, now_ns);
@@ -89,7 +90,10 @@ bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t n
 void left_answered(struct rp_queues *qs, struct queue *q, uint64_t node, enum rp_qstatus status)
 {
 	q->asking = false;
-	/* One that has it still when the time is over is not waited for any longer. */
+	/*
+	 * One that has it still when the time is over, and is to give it to consumers, is not
+	 * waited for any longer: one of them may be slow for ever. See rp_queue_poll().
+	 */
 	if (q->more && (status == RP_Q_OK || status == RP_Q_STALL))
 		left_forget(q, node);
 	queue_work(qs, q);
@@ -97,7 +101,10 @@ void left_answered(struct rp_queues *qs, struct queue *q, uint64_t node, enum rp
 
 enum rp_qstatus left_status(struct rp_queues *qs, const struct queue *q)
 {
-	bool waits = !rp_list_empty(&q->waiting) || q->handing > 0;
+	return left_is_moving(q) || offers_fly(qs, q) ? RP_Q_STALL : RP_Q_OK;
+}
 
-	return waits || offers_fly(qs, q) ? RP_Q_STALL : RP_Q_OK;
+bool left_is_moving(const struct queue *q)
+{
+	return !rp_list_empty(&q->waiting) || q->handing > 0;
 }

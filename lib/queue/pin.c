@@ -25,7 +25,7 @@ static const struct consumer *pin_consumer(struct rp_queues *qs, const struct qu
 	if (!c->life || c->away || is_self(qs, c->node) || c->record_node != c->node)
 		return NULL;
 	p = peer_find(qs, c->node);
-	return p && p->state == RP_NODE_ONLINE && !p->lost ? c : NULL;
+	return p && p->state == RP_NODE_ONLINE && !p->lost && !consumer_is_apart(qs, c) ? c : NULL;
 }
 
 static void pin_wait(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns)

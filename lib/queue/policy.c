@@ -54,7 +54,7 @@ bool policy_fails_fast(struct rp_queues *qs, struct queue *q)
 	rp_list_foreach (n, &q->consumers) {
 		const struct consumer *c = rp_list_entry(n, struct consumer, link);
 
-		if (c->host || c->life || c->record_node)
+		if ((c->host || c->life || c->record_node) && !consumer_is_apart(qs, c))
 			return false;
 	}
 	return true;

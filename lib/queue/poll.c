@@ -91,7 +91,9 @@ static bool poll_requests(struct rp_queues *qs, uint64_t now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
-		request_fail(qs, r, r->of ? RP_Q_STALL : RP_Q_UNREACHABLE);
+		/* What is on its way to the newer dispatcher gets there, or comes back: it is asked
+		 * again. */
+		request_fail(qs, r, r->of && !r->moving ? RP_Q_STALL : RP_Q_UNREACHABLE);
 	}
 	return false;
 }

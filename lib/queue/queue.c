@@ -233,7 +233,7 @@ static void info_consumers(const struct rp_queues *qs, const struct queue *q,
 
 		if (c->host)
 			info->consumers_local++;
-		else if (c->node || c->record_node)
+		else if ((c->node || c->record_node) && !consumer_is_apart(qs, c))
 			info->consumers_remote++;
 		if (!rp_list_empty(&c->bound)) {
 			const struct message *m =

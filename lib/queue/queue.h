@@ -46,7 +46,8 @@
  *           (idx 0: the consumer has left); mod_revision = life of the consumer (STALL,
  *           NO_CONSUMER); token: 0, or a client's, answered by REPLY; flags NO_HOLDER
  * QACK GET  idx, alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER
- *           GET of idx 0: has all that was taken there left it? REPLY: OK, STALL, MOVED
+ *           GET of idx 0: has all that was taken there left it? REPLY: OK, MOVED, or STALL with
+ *           count 1: it is on its way to the newer dispatcher, 0: to consumers
  * REPLY     token, idx, status, count, attempt, mod_revision, payload; status MOVED: alloc_node is the
  *           node that may have it
  * MOVED     nothing more
@@ -204,6 +205,11 @@ struct rp_queue_ops {
 	 * taken, rp_queue_on_room() follows. -EMSGSIZE, -EINVAL: not taken, never will be.
 	 */
 	int (*send)(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
+	/**
+	 * May keys of the queue of that name not go to the node? NULL: all may. When it answers
+	 * otherwise than before, what is published of the queue is published anew.
+	 */
+	bool (*apart)(void *ctx, struct rp_span name, uint64_t node);
 	/** The answer to `token`; borrow but for the payload (take). */
 	void (*answer)(void *ctx, uint64_t token, const struct rp_queue_answer *answer);
 	/**

@@ -18,6 +18,9 @@
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
+ * apart.c     nodes that a queue's keys do not go to
+ *
+ * What is told to other nodes, by notice.c, order.c and apart.c, is declared in tell_priv.h.
  */
 /* clang-format on */
 
@@ -151,8 +154,11 @@ struct consumer {
 /* What a consumer's host remembers of deliveries that are over. */
 struct done {
 	uint64_t idx, alloc_node;
-	bool fenced; /**< taken back: its acknowledge is refused */
-	bool acked;  /**< its client has acknowledged it */
+	uint32_t attempt;  /**< returned: up to this one it is not shown any more */
+	uint16_t from;	   /**< returned: a digest of the dispatcher */
+	bool returned : 1; /**< that dispatcher was told that the client has not got it */
+	bool fenced : 1;   /**< taken back: its acknowledge is refused */
+	bool acked : 1;	   /**< its client has acknowledged it */
 };
 
 struct host {
@@ -220,14 +226,17 @@ struct request {
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t kind, flags;
 	bool retried; /**< sent on after MOVED, once */
+	bool moving;  /**< LEFT: what is left there is on its way to the newer dispatcher */
 };
 
-/* A delivery was settled from elsewhere, and its host is still to be told. */
+/* Something that a node is still to be told: see notice.c. */
 struct notice {
 	struct rp_list link; /**< peer->notices */
 	struct queue *q;
-	uint64_t idx, alloc_node;
+	uint64_t idx, alloc_node;		 /**< SETTLED */
+	uint64_t life, was_life, start_revision; /**< LEFT: life; RESUMED */
 	uint32_t attempt;
+	uint8_t kind;
 	uint8_t uuid[RP_UUID_BYTES];
 };
 
@@ -659,14 +668,6 @@ bool settle_keep_kept(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 void settle_verify(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 
-/* notice.c */
-/** Tells the host of the consumer, now or when there is a way, to forget a delivery. */
-void notice_settled(struct rp_queues *qs, struct queue *q, uint64_t node,
-	const struct rp_qmsg *about, uint64_t now_ns);
-void notices_send(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
-/** Nobody is there to be told any more. */
-void notices_drop(struct rp_queues *qs, struct peer *p);
-
 /* forward.c */
 void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** An indexed message (unindexed by this) goes on to the newer dispatcher, which indexes it anew.
@@ -679,6 +680,9 @@ void forward_hand_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 bool forward_hand_over_as_is(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** It is not on its way to a newer dispatcher any more; `back`: it is in the queue here again. */
 void message_unhand(struct rp_queues *qs, struct message *m, bool back);
+/** Puts that have not left, and wait here, go behind all that is to be handed over: they are newer.
+ */
+void forward_behind(struct queue *q);
 bool forward_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns);
@@ -690,16 +694,6 @@ void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payl
 	uint64_t now_ns);
 void producer_free(struct rp_queues *qs, struct producer *p);
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status);
-
-/* order.c */
-/** A forward of this node's own was taken there. */
-void left_took(struct rp_queues *qs, struct queue *q, uint64_t node);
-/** Something newer may go to `target`: what was put before has arrived, or cannot be waited for. */
-bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t now_ns);
-void left_answered(struct rp_queues *qs, struct queue *q, uint64_t node, enum rp_qstatus status);
-void left_forget_all(struct queue *q);
-/** What another node wants to know: RP_Q_OK, STALL: not yet. */
-enum rp_qstatus left_status(struct rp_queues *qs, const struct queue *q);
 
 /* move.c */
 /** This node dispatches the queue, or holds messages of it, and wants to be rid of them. */
@@ -798,3 +792,5 @@ bool request_rival_lost(struct rp_queues *qs, const struct queue *q);
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);
 bool requests_again(struct rp_queues *qs, uint64_t now_ns);
+
+#include "tell_priv.h"

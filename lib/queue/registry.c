@@ -68,7 +68,7 @@ enum rp_election_verdict queue_elect(
 		.self = qs->config.node,
 		.self_state = qs->peers[0].state,
 		.node = q->dispatcher,
-		.node_state = p ? p->state : RP_NODE_GONE,
+		.node_state = p && !queue_is_apart(qs, q, p->node) ? p->state : RP_NODE_GONE,
 		.own_claim = q->own,
 		.pinned = q->pinned,
 		.node_hosts_consumer = claim == RP_CLAIM_CONSUMER && q->dispatcher &&
@@ -159,6 +159,7 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		forward_hand_over(qs, m, now_ns);
 	}
 	hand_over_aside(qs, q, now_ns, hand_over_removed);
+	forward_behind(q);
 	rp_list_foreach (n, &q->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, link);
 
@@ -189,6 +190,10 @@ bool queue_learn(
 
 	if (!node || epoch > RP_EPOCH_MAX)
 		return false;
+	if (queue_is_apart(qs, q, node)) {
+		q->epoch_seen = RP_MAX(q->epoch_seen, epoch);
+		return false;
+	}
 	newer = rp_route_dispatcher_compare(epoch, node, q->epoch, q->dispatcher);
 	if (newer < 0 && node != q->dispatcher)
 		queue_more(qs, q)->rival = node;
@@ -238,9 +243,29 @@ static void claim_again(struct queue *q)
 		q->recheck = true;
 }
 
+/* Its dispatcher is one that its keys do not go to any more. What that one took stays there. */
+static void queue_part(struct rp_queues *qs, struct queue *q)
+{
+	uint64_t was = q->dispatcher;
+
+	queue_set_dispatcher(qs, q, 0, 0, false);
+	if (queue_is_unused(q)) {
+		queue_free(qs, q);
+		return;
+	}
+	queue_more(qs, q)->rival = was;
+	q->recheck = true;
+	queue_work(qs, q);
+}
+
 static void queue_recorded(struct rp_queues *qs, struct queue *q,
 	const struct rp_dispatcher_record *r, uint64_t now_ns)
 {
+	if (queue_is_apart(qs, q, r->node)) {
+		if (q->dispatcher == r->node)
+			queue_part(qs, q);
+		return;
+	}
 	queue_learn(qs, q, r->epoch, r->node, now_ns);
 	if (q->epoch != r->epoch || q->dispatcher != r->node || q->pinned == r->pinned)
 		return;
@@ -261,7 +286,8 @@ void rp_queue_set_record(
 	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
 		return;
 	if (rp_route_dispatcher_parse(&r, text.data, text.length) == 0) {
-		q = queue_get(qs, name, now_ns);
+		q = name_is_apart(qs, name, r.node) ? queue_find(qs, name)
+						    : queue_get(qs, name, now_ns);
 		if (q)
 			queue_recorded(qs, q, &r, now_ns);
 		return;
@@ -274,7 +300,6 @@ void rp_queue_set_record(
 		return;
 	}
 	queue_set_dispatcher(qs, q, 0, 0, false);
-	/* It may be one that this queue's keys do not leave for any more: nothing goes there. */
 	left_forget_all(q);
 	if (queue_is_unused(q)) {
 		queue_free(qs, q);
@@ -323,6 +348,18 @@ void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 	queue_work(qs, q);
 }
 
+/* It is at a node that the queue's keys do not go to: known only for what it holds. */
+static void consumer_recorded_apart(
+	struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node)
+{
+	if (!c->host)
+		c->record_node = c->heard_node = node;
+	consumer_update(qs, c);
+	consumer_tidy(qs, c);
+	claim_again(q);
+	queue_work(qs, q);
+}
+
 int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 	const uint8_t uuid[RP_UUID_BYTES], struct rp_span text, uint64_t now_ns)
 {
@@ -342,11 +379,19 @@ int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 		}
 		return 0;
 	}
+	if (name_is_apart(qs, name, r.node)) {
+		q = queue_find(qs, name);
+		c = q ? consumer_find(qs, q, uuid) : NULL;
+		if (c)
+			consumer_recorded_apart(qs, q, c, r.node);
+		return 0;
+	}
 	q = queue_get(qs, name, now_ns);
 	c = q ? consumer_get(qs, q, uuid) : NULL;
 	if (!c || consumer_set_fields(qs, c, &r) < 0)
 		return -ENOSPC;
 	settle_recorded(qs, c, r.node, now_ns);
+	q->resend |= c->resend;
 	claim_again(q);
 	consumer_update(qs, c);
 	queue_work(qs, q);

@@ -198,7 +198,7 @@ static bool request_send(struct rp_queues *qs, struct request *r, uint64_t node,
 
 	m.token = slab_id(&qs->requests_slab, r);
 	r->node = node;
-	if (qs->ops.send(qs->ctx, node, &m, now_ns) == 0)
+	if (peer_send(qs, node, &m, now_ns) == 0)
 		return true;
 	request_fail(qs, r, RP_Q_UNREACHABLE);
 	return false;
@@ -326,6 +326,7 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		return;
 	}
 	if (m->status == RP_Q_STALL) {
+		r->moving = r->of && m->count;
 		rte_pktmbuf_free(m->payload);
 		request_park(qs, r, now_ns);
 		return;

@@ -530,8 +530,11 @@ void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		consumer_pause(qs, c, PAUSE_SUSPENDED, now_ns);
 		c->probation = true;
 	}
-	/* It comes back when its node says that the client has not got it; never before. */
-	if (!m->took)
+	/*
+	 * It comes back when its node says that the client has not got it; never before. One that
+	 * may not be sent there again is asked for, though it may never have arrived.
+	 */
+	if (!m->took && !consumer_is_apart(qs, c))
 		return;
 	msg = qmsg_for(m->q, RP_QMSG_WITHDRAW);
 	msg.idx = m->idx;
@@ -543,5 +546,5 @@ void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	if (is_self(qs, c->node))
 		host_recall(qs, m->q, &msg, qs->config.node, now_ns);
 	else if (c->node)
-		qs->ops.send(qs->ctx, c->node, &msg, now_ns);
+		peer_send(qs, c->node, &msg, now_ns);
 }

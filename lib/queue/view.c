@@ -22,6 +22,8 @@ static const char *consumer_state(const struct rp_queues *qs, const struct consu
 
 	if (text)
 		return text;
+	if (consumer_is_apart(qs, c))
+		return "kept apart";
 	/* Only the dispatcher offers; what other nodes know of it is where it is. */
 	if (!c->q->own)
 		return c->host ? "open" : "known";
@@ -102,7 +104,7 @@ uint32_t rp_queue_places(const struct rp_queues *qs, struct rp_span name,
 		const struct consumer *c = rp_list_entry(n, struct consumer, link);
 		uint64_t node = c->host ? qs->config.node : c->life ? c->node : c->record_node;
 
-		if (node)
+		if (node && !consumer_is_apart(qs, c))
 			place_add(places, &count, max, node);
 	}
 	return count;

@@ -25,6 +25,7 @@ struct ranges {
 };
 
 struct rp_policy {
+	unsigned owners;
 	struct ranges local, local_except, local_only, local_only_except, readonly, zone;
 };
 
@@ -159,6 +160,7 @@ struct rp_policy *rp_policy_create(const struct rp_policy_config *c)
 
 	if (!p)
 		return NULL;
+	p->owners = 1;
 	if (list_add(&p->local, &c->local) && list_add(&p->local_except, &c->local_except) &&
 		list_add(&p->local_only, &c->local_only) &&
 		list_add(&p->local_only_except, &c->local_only_except) &&
@@ -168,12 +170,20 @@ struct rp_policy *rp_policy_create(const struct rp_policy_config *c)
 	return NULL;
 }
 
+struct rp_policy *rp_policy_ref(struct rp_policy *p)
+{
+	p->owners++;
+	return p;
+}
+
 void rp_policy_destroy(struct rp_policy *p)
 {
 	struct ranges *all[] = {p ? &p->local : NULL, p ? &p->local_except : NULL,
 		p ? &p->local_only : NULL, p ? &p->local_only_except : NULL,
 		p ? &p->readonly : NULL, p ? &p->zone : NULL};
 
+	if (p && --p->owners > 0)
+		return;
 	for (unsigned i = 0; p && i < RP_ARRAY_SIZE(all); i++) {
 		for (unsigned k = 0; k < all[i]->count; k++) {
 			free((void *)(uintptr_t)all[i]->items[k].begin.data);
@@ -291,6 +301,24 @@ bool rp_policy_may_leave(const struct rp_policy *p, struct rp_span key, bool sam
 	if (has_prefix_in(&p->local, key) && !has_prefix_in(&p->local_except, key))
 		return false;
 	return same_zone || !has_prefix_in(&p->zone, key);
+}
+
+bool rp_policy_queue_may_leave(const struct rp_policy *p, struct rp_span name, bool same_zone)
+{
+	uint8_t key[RP_NAME_BYTES_MAX + 6] = "/q/";
+	struct rp_span at = {key, 3 + name.length};
+
+	if (name.length > RP_NAME_BYTES_MAX)
+		return false;
+	memcpy(key + 3, name.data, name.length);
+	if (!rp_policy_may_leave(p, at, same_zone))
+		return false;
+	memcpy(key + at.length, "/p/", 3);
+	at.length += 3;
+	if (!rp_policy_may_leave(p, at, same_zone))
+		return false;
+	key[at.length - 2] = 'c';
+	return rp_policy_may_leave(p, at, same_zone);
 }
 
 bool rp_policy_limits_calls(const struct rp_policy *p)

@@ -41,6 +41,9 @@ enum rp_policy_verdict {
 
 /** NULL: no memory. */
 struct rp_policy *rp_policy_create(const struct rp_policy_config *config);
+/** One more owner of the same policy, each of which destroys it once; one thread for all of that.
+ */
+struct rp_policy *rp_policy_ref(struct rp_policy *p);
 /** NULL is fine. */
 void rp_policy_destroy(struct rp_policy *p);
 
@@ -56,6 +59,11 @@ const char *rp_policy_text(enum rp_policy_verdict verdict);
 
 /** May the key go to a peer? `same_zone`: the peer is known to be in the zone of this node. */
 bool rp_policy_may_leave(const struct rp_policy *p, struct rp_span key, bool same_zone);
+/**
+ * Likewise all keys of a queue: its record, its messages, its consumers. Any thread may ask while
+ * the policy has an owner.
+ */
+bool rp_policy_queue_may_leave(const struct rp_policy *p, struct rp_span name, bool same_zone);
 /** Does rp_policy_check() ever refuse? */
 bool rp_policy_limits_calls(const struct rp_policy *p);
 /** Does rp_policy_may_leave() ever refuse? */

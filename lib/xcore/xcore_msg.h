@@ -30,8 +30,8 @@ struct rte_mbuf;
 	X(PURGE, N)          /* token, flags = enum rp_queue_clearing, idx = how many at most, 0 = \
 	                        all; m = name. Answered by ANSWER */                               \
 	X(LETTERED, R)       /* token of a DEAD_LETTER, status */                                  \
-	X(SET_POLICIES, N)   /* pointer = struct rp_queue_policy, count of them: borrow until the  \
-	                        next. POLICIES_USED */                                             \
+	X(SET_POLICIES, N)   /* pointer = struct rp_queue_policy, count of them; other = struct    \
+	                        engine_rules, NULL = none: borrow until the next. POLICIES_USED */ \
 	X(CONSUMER_OPEN, N)  /* token = consumer, uuid, revision = start_revision; m = name, then  \
 	                        the `;field=` text of its record. Answered by ANSWER */            \
 	X(CONSUMER_CLOSE, R) /* token = consumer, value = enum rp_queue_close */                   \
@@ -129,7 +129,7 @@ struct rp_xmsg {
 			struct rte_mbuf *m;
 			void *pointer;
 			union {
-				void *other; /**< SET_TLS */
+				void *other; /**< SET_TLS, SET_POLICIES */
 				uint8_t uuid[RP_UUID_BYTES];
 				struct {
 					uint8_t owners[RP_SHARDS_MAX]; /**< LINK */

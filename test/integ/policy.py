@@ -194,6 +194,45 @@ def zones(a, b):
     assert value(b, "/zone/c") == ""
 
 
+def parted(a, b):
+    print("zones that part a queue while a consumer holds a message: it stays his, and no stream stays")
+    idle = uuid.uuid4()
+    b.etcdctl("put", f"/q/zoned/consumer/{idle}", ";match=nothing")
+    keep = b.watch(f"/q/zoned/consumer/{idle}")
+    wait_until("a knows that b dispatches", 10, lambda: value(a, "/q/zoned") != "")
+    at_a = a.watch(f"/q/zoned/consumer/{uuid.uuid4()}")
+    wait_until("b knows a's consumer", 10,
+               lambda: "consumers: 1 here, 1 on other nodes" in b.ctl("route", "explain", "zoned"))
+    b.etcdctl("put", "/q/zoned/producer/1", "held")
+    key = at_a.wait("held")
+    assert "zoned" in b.ctl("streams")
+    at_b = b.watch(f"/q/zoned/consumer/{uuid.uuid4()}")
+    for n in (b, a):
+        reload(n, zone="east", zone_prefix="/q/zoned/", peer_zones="127.0.0.1=west")
+    wait_until("b has consumers of its own only", 10,
+               lambda: "consumers: 2 here, 0 on other nodes" in b.ctl("route", "explain", "zoned"))
+    wait_until("no stream is left", 10, lambda: "zoned" not in b.ctl("streams"))
+    # Longer than a consumer that is gone is waited for.
+    time.sleep(2.5)
+    assert at_b.key_of("held") is None
+    b.etcdctl("put", "/q/zoned/producer/2", "of-b")
+    at_b.wait("of-b")
+    a.etcdctl("put", "/q/zoned/producer/3", "of-a")
+    at_a.wait("of-a")
+    assert at_a.key_of("of-b") is None and at_b.key_of("of-a") is None
+    assert a.etcdctl("del", key).stdout.strip() == "1"
+    wait_until("b has what its own consumer holds", 10,
+               lambda: "messages here: 1" in b.ctl("route", "explain", "zoned"))
+    for n in (a, b):
+        reload(n, zone=None, zone_prefix=None, peer_zones=None)
+    wait_until("one dispatcher is left", 20,
+               lambda: value(a, "/q/zoned") == value(b, "/q/zoned") != "")
+    a.etcdctl("put", "/q/zoned/producer/4", "again")
+    wait_until("one of them has it", 10, lambda: at_a.key_of("again") or at_b.key_of("again"))
+    assert at_a.key_of("of-b") is None and at_b.key_of("of-a") is None and at_b.key_of("held") is None
+    assert keep.process.poll() is None
+
+
 def main():
     need("etcdctl")
     address = own_address()
@@ -209,6 +248,7 @@ def main():
         apart(a, b)
         readonly(a, b)
         zones(a, b)
+        parted(a, b)
         if address:
             local_only(a, address)
     if not address:

@@ -13,6 +13,7 @@
 #include <base/assert.h>
 #include <base/list.h>
 #include <base/mbuf.h>
+#include <route/policy.h>
 
 #include "sim_priv.h"
 
@@ -507,18 +508,25 @@ void sim_drain(struct sim *s, unsigned node, bool on)
 		rp_control_set_draining(n->control, on, sim_now_of(n));
 }
 
+void sim_policy_use(struct sim_node *n)
+{
+	static const char *const queues[] = {"/q/"};
+	const struct rp_policy_config config = {.zone = {queues, 1}};
+	bool any = false;
+
+	for (unsigned i = 0; i < n->sim->options.nodes; i++)
+		any |= n->apart[i];
+	rp_control_policy_changed(n->control, any ? rp_policy_create(&config) : NULL);
+	sim_wake_control(n, n->sim->now_ns);
+}
+
 void sim_set_apart(struct sim *s, unsigned node, unsigned other, bool apart)
 {
 	struct sim_node *n = &s->nodes[node];
-	bool any = false;
 
 	n->apart[other] = apart;
-	for (unsigned i = 0; i < s->options.nodes; i++)
-		any |= n->apart[i];
-	if (n->down)
-		return;
-	rp_control_policy_changed(n->control, any);
-	sim_wake_control(n, s->now_ns);
+	if (!n->down)
+		sim_policy_use(n);
 }
 
 void sim_set_peer(struct sim *s, unsigned node, unsigned other, bool is_peer)

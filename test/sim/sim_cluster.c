@@ -101,8 +101,8 @@ static void acknowledge(struct run *r, unsigned i)
 	if (m->acked || m->over)
 		return;
 	if (c->handle == 0) {
-		/* It goes on elsewhere in a moment. */
-		if (c->resumes)
+		/* It goes on, here or elsewhere, in a moment. */
+		if (c->resumes || c->returns)
 			later(r, 200 * RP_NS_PER_MS, WHAT_ACK, i);
 		return;
 	}
@@ -115,7 +115,7 @@ static void acknowledge(struct run *r, unsigned i)
 void consumer_is_over(struct run *r, unsigned k)
 {
 	r->consumers[k].handle = 0;
-	r->consumers[k].resumes = false;
+	r->consumers[k].resumes = r->consumers[k].returns = false;
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->messages[i].deliveries > 0 && r->messages[i].consumer == k)
 			r->messages[i].over = true;
@@ -138,11 +138,14 @@ static void open_consumer(struct run *r, unsigned k)
 	queue_name(c->queue, queue);
 	c->handle = ++r->handles << 16 | k;
 	if (sim_consumer_resume(r->sim, c->node, queue, c->uuid, c->handle,
-		    c->resumes ? c->revision + 1 : 0) == 0) {
-		c->life += !c->resumes;
-		c->resumes = false;
+		    c->resumes || c->returns ? c->revision + 1 : 0) == 0) {
+		c->life += !c->resumes && !c->returns;
+		c->resumes = c->returns = false;
 		return;
 	}
+	/* It could not come back in time. */
+	if (c->returns)
+		consumer_is_over(r, k);
 	c->handle = 0;
 	later(r, (c->resumes ? 100 : 500) * RP_NS_PER_MS, WHAT_OPEN, k);
 }
@@ -471,7 +474,7 @@ static bool run_seed(uint64_t seed, unsigned kinds, unsigned trace, bool verbose
 int main(int argc, char **argv)
 {
 	uint64_t seed = 1, seeds = 1, failed = 0;
-	unsigned kinds = trouble_kinds(KINDS_USUAL);
+	unsigned kinds = trouble_kinds(UINT32_MAX);
 	unsigned trace = UINT32_MAX;
 	bool verbose = false;
 

@@ -55,10 +55,11 @@ struct message {
 struct consumer {
 	unsigned queue, node;
 	uint8_t uuid[RP_UUID_BYTES];
-	uint64_t handle;  /* 0: closed */
-	uint32_t life;	  /* of what it holds: goes on where it resumes */
-	int64_t revision; /* of the last event */
-	bool resumes;
+	uint64_t handle;   /* 0: closed */
+	uint32_t life;	   /* of what it holds: goes on where it resumes */
+	int64_t revision;  /* of the last event */
+	bool resumes;	   /* at another node, behind its last event */
+	bool returns;	   /* likewise, where it was */
 	uint64_t moved_ns; /* when it was sent away by a node that drained; 0: never */
 };
 
@@ -97,9 +98,6 @@ void later(struct run *r, uint64_t ns, enum what what, unsigned i);
 void consumer_is_over(struct run *r, unsigned k);
 
 /* sim_trouble.c */
-/** All but zones: there, what a consumer holds of a dispatcher that is kept from it goes to others.
- */
-#define KINDS_USUAL UINT32_MAX
 /** The kinds of `kinds` that there are. */
 unsigned trouble_kinds(unsigned kinds);
 void trouble_make(struct run *r, unsigned kinds);

@@ -187,6 +187,14 @@ static bool control_eligible(void *ctx, uint64_t node, struct rp_span key)
 	       memcmp(key.data, "/q/", 3) != 0;
 }
 
+static bool control_same_zone(void *ctx, uint64_t node)
+{
+	const struct sim_node *n = ctx;
+	unsigned to = (unsigned)(node - sim_node_id(0));
+
+	return to < n->sim->options.nodes && !n->apart[to];
+}
+
 static int control_unary_call(void *ctx, uint64_t node, struct rp_span frame, uint64_t token)
 {
 	struct sim_node *n = ctx;
@@ -289,6 +297,7 @@ static const struct rp_control_ops control_ops = {
 	.dial = control_dial,
 	.hangup = control_hangup,
 	.eligible = control_eligible,
+	.same_zone = control_same_zone,
 	.unary_call = control_unary_call,
 	.unary_answer = control_unary_answer,
 	.queue_answer = control_queue_answer,
@@ -441,7 +450,6 @@ void sim_node_new(struct sim *s, unsigned index)
 	n->control_wake_ns = RP_NEVER;
 	rp_list_init(&n->unary_waits);
 	n->limits = sim_limits(s);
-	memset(n->apart, 0, sizeof(n->apart));
 	if (!n->queue_pool) {
 		n->queue_pool = pool_new("queue", index, buffers, 2048);
 		n->frame_pool = pool_new("frame", index, 2 * buffers + 1, 640);
@@ -482,6 +490,7 @@ void sim_node_start(struct sim_node *n)
 			sim_peer_add(n, p);
 	}
 	rp_control_start(n->control, sim_now_of(n));
+	sim_policy_use(n);
 	sim_wake_control(n, n->sim->now_ns);
 }
 

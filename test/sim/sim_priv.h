@@ -100,6 +100,8 @@ struct sim {
 };
 
 /* sim.c */
+/** By whom its queues' keys are kept from, which outlives a crash: it is in its file. */
+void sim_policy_use(struct sim_node *n);
 struct rp_repl_now sim_now_of(const struct sim_node *n);
 void sim_schedule(struct sim *s, struct event e);
 void sim_wake_shard(struct sim_node *n, unsigned shard, uint64_t at_ns);

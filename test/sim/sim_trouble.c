@@ -17,11 +17,12 @@ enum kind {
 	FAULT_DRAIN,  /* a node is drained, and is to serve again */
 	FAULT_ZONE,   /* a new configuration: a node is in a zone of its own */
 	FAULT_MEMBER, /* a new configuration: a node is no peer of the others */
+	FAULT_RETURN, /* a consumer's watch ends, and it is back at once */
 	FAULT_KINDS,
 };
 
 static const char *const kind_names[] = {"crash", "partition", "cut", "one way", "half open",
-	"skew", "slow", "leave", "limits", "drain", "zone", "member"};
+	"skew", "slow", "leave", "limits", "drain", "zone", "member", "return"};
 
 /* A message that the node held when it died may be lost with it. */
 static void excuse(struct run *r, unsigned node)
@@ -134,6 +135,19 @@ static void set_fault(struct run *r, const struct fault *f, bool on)
 			later(r, 3 * RP_NS_PER_S, WHAT_OPEN, k);
 		}
 		return;
+	case FAULT_RETURN:
+		if (on && r->consumers[f->a * 3 + f->b].handle != 0 &&
+			r->consumers[f->a * 3 + f->b].revision > 0) {
+			struct consumer *c = &r->consumers[f->a * 3 + f->b];
+			uint64_t handle = c->handle;
+
+			c->handle = 0;
+			c->returns = true;
+			sim_consumer_close(r->sim, c->node, handle);
+			/* Less than the least queues.resume_ms. */
+			later(r, 20 * RP_NS_PER_MS, WHAT_OPEN, f->a * 3 + f->b);
+		}
+		return;
 	case FAULT_LIMITS:
 		reconfigure(r, f->a, on);
 		return;
@@ -159,8 +173,7 @@ static void set_fault(struct run *r, const struct fault *f, bool on)
 
 unsigned trouble_kinds(unsigned kinds)
 {
-	return kinds == KINDS_USUAL ? ((1u << FAULT_KINDS) - 1) & ~(1u << FAULT_ZONE)
-				    : kinds & ((1u << FAULT_KINDS) - 1);
+	return kinds & ((1u << FAULT_KINDS) - 1);
 }
 
 void trouble_set(struct run *r, unsigned i, bool on)
@@ -207,7 +220,7 @@ void trouble_make(struct run *r, unsigned kinds)
 		while (!(kinds >> f->kind & 1));
 		f->a = (unsigned)rp_rand_below(&r->rand, r->nodes);
 		f->b = (f->a + 1 + (unsigned)rp_rand_below(&r->rand, r->nodes - 1)) % r->nodes;
-		if (f->kind == FAULT_LEAVE) {
+		if (f->kind == FAULT_LEAVE || f->kind == FAULT_RETURN) {
 			f->a = (unsigned)rp_rand_below(&r->rand, QUEUES);
 			f->b = (unsigned)rp_rand_below(&r->rand, 3);
 		}

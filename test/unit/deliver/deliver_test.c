@@ -414,6 +414,49 @@ static void a_removed_peer_gives_everything_back(void **state)
 	world_end();
 }
 
+static bool is_queue_0(void *ctx, struct rp_span name, uint64_t node)
+{
+	return node == 101 && name.length == 7 && memcmp(name.data, "queue-0", 7) == 0;
+}
+
+/* Its keys may not go there any more: its streams close, what is not answered comes back, and
+ * others go on. When they may again, nothing comes twice that does not say so. */
+static void a_queue_is_parted(void **state)
+{
+	for (int unary = 0; unary < 2; unary++) {
+		struct rp_deliver_config c = world_config();
+		struct tnode *a = &tnodes[0];
+
+		world_start(&c, 1, 1);
+		world_up();
+		if (unary) {
+			world_rpc(true);
+			world_down();
+		}
+		for (int i = 0; i < 200; i++) {
+			for (int q = 0; q < 3; q++)
+				assert_int_equal(flow_send(a, &a->flows[q]), 0);
+		}
+		world_turn(2);
+		rp_deliver_part(a->d[0], is_queue_0, NULL, now);
+		assert_true(a->lost > 0);
+		assert_int_equal(a->flows[0].answered + a->flows[1].answered + a->lost, 400);
+		world_run(3 * RP_NS_PER_S);
+		assert_int_equal(a->flows[2].received, 200);
+		assert_int_equal(info_of(0, 0).streams_out, !unary);
+		assert_int_equal(info_of(1, 0).streams_in, !unary);
+		for (int q = 0; q < 2; q++) {
+			while (a->flows[q].again_head != a->flows[q].again_tail)
+				assert_int_equal(flow_send(a, &a->flows[q]), 0);
+		}
+		world_run(3 * RP_NS_PER_S);
+		assert_int_equal(a->flows[0].received, 200);
+		assert_int_equal(a->flows[1].received, 200);
+		assert_int_equal(tnodes[0].violations + tnodes[1].violations, 0);
+		world_end();
+	}
+}
+
 static void configurations_are_checked(void **state)
 {
 	struct rp_deliver_config c = world_config(), bad;
@@ -447,6 +490,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(control_frames_need_no_credit),
 		cmocka_unit_test(control_is_sent_again_after_a_loss),
 		cmocka_unit_test(a_removed_peer_gives_everything_back),
+		cmocka_unit_test(a_queue_is_parted),
 		cmocka_unit_test(configurations_are_checked),
 	};
 

@@ -102,7 +102,7 @@ static uint64_t payload_value(const struct rte_mbuf *m, uint16_t tail_length, ch
 
 /* ---- callbacks of an engine ---- */
 
-static unsigned node_index(struct cluster *c, uint64_t id)
+unsigned node_index(struct cluster *c, uint64_t id)
 {
 	for (unsigned i = 0; i < c->node_count; i++) {
 		if (c->nodes[i].id == id)
@@ -135,6 +135,13 @@ static int on_send(void *ctx, uint64_t to, const struct rp_qmsg *m, uint64_t now
 	rp_list_push_back(&c->frames[a][b], &f->link);
 	c->qmsg_sent[m->type]++;
 	return 0;
+}
+
+static bool on_apart(void *ctx, struct rp_span name, uint64_t node)
+{
+	const struct node *n = ctx;
+
+	return n->c->apart[n->index][node_index(n->c, node)];
 }
 
 static void on_answer(void *ctx, uint64_t token, const struct rp_queue_answer *answer)
@@ -264,8 +271,11 @@ static void on_ended(void *ctx, uint64_t consumer, enum rp_queue_end why)
 static void spread(struct cluster *c, const struct update *u)
 {
 	for (unsigned i = 0; i < c->node_count; i++) {
-		struct update *copy = cluster_must(malloc(sizeof(*copy)));
+		struct update *copy;
 
+		if (c->apart[node_index(c, u->node)][i])
+			continue;
+		copy = cluster_must(malloc(sizeof(*copy)));
 		*copy = *u;
 		copy->due_ns = c->now_ns + c->registry_ns;
 		rp_list_push_back(&c->updates[i], &copy->link);
@@ -319,6 +329,7 @@ static void on_released(void *ctx, struct rp_span name, uint32_t epoch)
 
 static const struct rp_queue_ops node_ops = {
 	.send = on_send,
+	.apart = on_apart,
 	.answer = on_answer,
 	.deliver = on_deliver,
 	.recall = on_recall,
@@ -423,7 +434,7 @@ static void link_run(struct cluster *c, unsigned a, unsigned b)
 }
 
 /* Everything on its way comes back to its sender, in order. */
-static void link_lose(struct cluster *c, unsigned a, unsigned b)
+void link_lose(struct cluster *c, unsigned a, unsigned b)
 {
 	struct rp_list lost, *l;
 

@@ -83,6 +83,7 @@ struct cluster {
 	uint64_t delay_min_ns, delay_max_ns, registry_ns;
 	unsigned full_one_in; /**< one send in that many finds no room; 0 = none */
 	bool up[NODES_MAX][NODES_MAX];
+	bool apart[NODES_MAX][NODES_MAX]; /**< the first's keys do not go to the second */
 	uint64_t room_ns[NODES_MAX][NODES_MAX];
 	struct rp_list frames[NODES_MAX][NODES_MAX];
 	struct rp_list updates[NODES_MAX];
@@ -132,6 +133,14 @@ unsigned queue_index(struct cluster *c, const void *name, size_t length);
 /** What its server holds for it. */
 void client_drop_buffer(struct client *cl);
 void uuid_of(unsigned n, uint8_t uuid[RP_UUID_BYTES]);
+
+/** Each keeps the keys of all queues from the other, or not any more: their stores are equal then.
+ */
+void cluster_part(struct cluster *c, unsigned a, unsigned b, bool apart);
+/** Frames between them are lost and none goes, though each knows that the other lives. */
+void cluster_silence(struct cluster *c, unsigned a, unsigned b, bool silent);
+void link_lose(struct cluster *c, unsigned a, unsigned b);
+unsigned node_index(struct cluster *c, uint64_t id);
 
 /** The token, for answer_of(). */
 unsigned put(struct cluster *c, unsigned node, const char *queue, const char *tail, uint64_t value);

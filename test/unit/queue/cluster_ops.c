@@ -2,6 +2,7 @@
 
 /* What tests do to a cluster: operations of clients, records, and what became of them. */
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -136,6 +137,88 @@ void publish_consumer(struct cluster *c, const char *queue, unsigned uuid, const
 		if (!c->nodes[i].dead)
 			rp_queue_set_consumer(
 				c->nodes[i].qs, span_of(queue), u, span_of(text), c->now_ns);
+	}
+}
+
+void cluster_silence(struct cluster *c, unsigned a, unsigned b, bool silent)
+{
+	c->up[a][b] = c->up[b][a] = !silent;
+	if (silent) {
+		link_lose(c, a, b);
+		link_lose(c, b, a);
+		return;
+	}
+	rp_queue_on_room(c->nodes[a].qs, c->nodes[b].id, c->now_ns);
+	rp_queue_on_room(c->nodes[b].qs, c->nodes[a].id, c->now_ns);
+}
+
+/* What its client put last is in its record. */
+static const char *fields_of(const struct cluster *c, unsigned queue, const uint8_t *uuid)
+{
+	for (unsigned i = c->client_count; i-- > 0;) {
+		const struct client *cl = &c->clients[i];
+
+		if (memcmp(cl->uuid, uuid, RP_UUID_BYTES) == 0 &&
+			strcmp(cl->queue, c->queues[queue]) == 0)
+			return cl->fields;
+	}
+	return "";
+}
+
+/* What its store says, told again. */
+static void publish_again(struct cluster *c, struct node *n, unsigned queue)
+{
+	struct rp_span name = span_of(c->queues[queue]);
+	char text[64] = "";
+
+	if (n->records[queue].node)
+		snprintf(text, sizeof(text), "%" PRIu64 ";epoch=%u", n->records[queue].node,
+			n->records[queue].epoch);
+	rp_queue_set_record(n->qs, name, span_of(text), c->now_ns);
+	for (unsigned u = 0; u < RP_ARRAY_SIZE(c->homes[0][0]); u++) {
+		uint8_t uuid[RP_UUID_BYTES];
+
+		if (!c->homes[n->index][queue][u])
+			continue;
+		uuid_of(u, uuid);
+		snprintf(text, sizeof(text), "%" PRIu64 "%s", c->homes[n->index][queue][u],
+			fields_of(c, queue, uuid));
+		rp_queue_set_consumer(n->qs, name, uuid, span_of(text), c->now_ns);
+	}
+}
+
+/* The newest record of a dispatcher is everybody's, and a consumer's is its host's to say. */
+static void stores_merge(struct cluster *c, unsigned queue)
+{
+	unsigned newest = 0;
+
+	for (unsigned i = 1; i < c->node_count; i++) {
+		if (rp_route_dispatcher_compare(c->nodes[i].records[queue].epoch,
+			    c->nodes[i].records[queue].node, c->nodes[newest].records[queue].epoch,
+			    c->nodes[newest].records[queue].node) > 0)
+			newest = i;
+	}
+	for (unsigned i = 0; i < c->node_count; i++) {
+		c->nodes[i].records[queue] = c->nodes[newest].records[queue];
+		for (unsigned u = 0; u < RP_ARRAY_SIZE(c->homes[0][0]); u++) {
+			unsigned host = 0;
+
+			while (host < c->node_count &&
+				c->homes[host][queue][u] != c->nodes[host].id)
+				host++;
+			c->homes[i][queue][u] = host < c->node_count ? c->nodes[host].id : 0;
+		}
+	}
+}
+
+void cluster_part(struct cluster *c, unsigned a, unsigned b, bool apart)
+{
+	c->apart[a][b] = c->apart[b][a] = apart;
+	for (unsigned q = 0; q < c->queue_count; q++) {
+		if (!apart)
+			stores_merge(c, q);
+		for (unsigned i = 0; i < c->node_count; i++)
+			publish_again(c, &c->nodes[i], q);
 	}
 }
 

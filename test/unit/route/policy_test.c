@@ -231,6 +231,38 @@ static void test_leaving(void **state)
 	rp_policy_destroy(p);
 }
 
+/* All keys of a queue, or it is parted; and a policy has as many owners as took it. */
+static void test_queue_leaving(void **state)
+{
+	static const struct {
+		const char *local, *zone, *name;
+		bool in_zone, outside;
+	} rows[] = {
+		{"/local/", "/zone/", "jobs", true, true},
+		{"/local/", "/q/", "jobs", true, false},
+		{"/local/", "/queue/jobs/", "jobs", true, false},
+		{"/local/", "/queue/jobs/", "jobs2", true, true},
+		{"/q/jobs/p/", "/zone/", "jobs", false, false},
+		{"/queue/jobs/consumer/", "/zone/", "jobs", false, false},
+		{"/queue/jobs/consumer/", "/zone/", "job", true, true},
+		{"/q/jobs", "/zone/", "jobs", false, false},
+	};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(rows); i++) {
+		struct rp_policy *p = rp_policy_create(&(struct rp_policy_config){
+			.local = LIST(rows[i].local), .zone = LIST(rows[i].zone)});
+
+		assert_non_null(p);
+		assert_ptr_equal(rp_policy_ref(p), p);
+		rp_policy_destroy(p);
+		assert_int_equal(
+			rp_policy_queue_may_leave(p, span_of(rows[i].name), true), rows[i].in_zone);
+		assert_int_equal(rp_policy_queue_may_leave(p, span_of(rows[i].name), false),
+			rows[i].outside);
+		rp_policy_destroy(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +271,7 @@ int main(void)
 		cmocka_unit_test(test_queues),
 		cmocka_unit_test(test_queue_words),
 		cmocka_unit_test(test_leaving),
+		cmocka_unit_test(test_queue_leaving),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

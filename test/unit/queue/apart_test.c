@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Nodes that a queue's keys do not go to any more: lib/queue/apart.c says what holds. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "rules.h"
+
+/* Node 0 dispatches and has a consumer; node 1 has one that holds two messages. */
+struct parted {
+	struct cluster *c;
+	struct client *here, *there;
+};
+
+static struct parted parted_new(unsigned nodes)
+{
+	struct parted p = {.c = cluster_new(nodes, 1, NULL)};
+
+	p.here = open_consumer(p.c, 0, Q, 1, 0, ";match=h");
+	settle(p.c);
+	p.there = open_consumer(p.c, 1, Q, 2, 0, NULL);
+	settle(p.c);
+	put(p.c, 0, Q, "t", 1);
+	put(p.c, 0, Q, "t", 2);
+	settle(p.c);
+	assert_int_equal(p.there->event_count, 2);
+	return p;
+}
+
+static unsigned payloads_sent(const struct cluster *c)
+{
+	return c->qmsg_sent[RP_QMSG_FORWARD] + c->qmsg_sent[RP_QMSG_DELIVER];
+}
+
+/* It stays his who has it, for as long as it takes, and is his to acknowledge. */
+static void test_held_stays(void **state)
+{
+	struct parted p = parted_new(2);
+	struct client *other;
+	unsigned t;
+
+	cluster_part(p.c, 0, 1, true);
+	other = open_consumer(p.c, 0, Q, 3, 0, NULL);
+	cluster_run(p.c, 20 * SEC);
+	cluster_audit(p.c);
+	assert_int_equal(other->event_count, 0);
+	assert_int_equal(p.there->event_count, 2);
+	assert_int_equal(info_of(p.c, 0, Q).in_flight, 2);
+	t = get(p.c, 1, Q, 2, p.there->events[0].idx, 0);
+	settle(p.c);
+	ok(p.c, t);
+	for (unsigned i = 0; i < 2; i++) {
+		t = ack(p.c, 1, Q, 2, p.there->events[i].idx, 0);
+		settle(p.c);
+		deleted(p.c, t, 1);
+	}
+	assert_int_equal(info_of(p.c, 0, Q).depth, 0);
+	cluster_free(p.c);
+}
+
+/* A reject crosses too: it goes to one on the side where it is. */
+static void test_rejected(void **state)
+{
+	struct parted p = parted_new(2);
+	struct client *other;
+	unsigned t;
+
+	cluster_part(p.c, 0, 1, true);
+	other = open_consumer(p.c, 0, Q, 3, 0, NULL);
+	settle(p.c);
+	t = reject(p.c, 1, Q, 2, p.there->events[1].idx);
+	settle(p.c);
+	ok(p.c, t);
+	assert_int_equal(other->event_count, 1);
+	assert_int_equal(other->events[0].value, 2);
+	assert_int_equal(other->events[0].attempt, 2);
+	cluster_free(p.c);
+}
+
+/* Each side has a dispatcher of its own, and no message crosses; then one is left, with all. */
+static void test_each_for_itself(void **state)
+{
+	struct parted p = parted_new(3);
+	unsigned before, acked = 0;
+	struct client *all[2];
+
+	cluster_part(p.c, 0, 1, true);
+	cluster_part(p.c, 0, 2, true);
+	settle(p.c);
+	before = payloads_sent(p.c);
+	put(p.c, 0, Q, "h", 11);
+	put(p.c, 1, Q, "t", 12);
+	cluster_run(p.c, SEC);
+	assert_true(info_of(p.c, 0, Q).dispatching);
+	assert_true(info_of(p.c, 1, Q).dispatching);
+	assert_int_equal(payloads_sent(p.c), before);
+	put(p.c, 0, Q, "t", 13);
+	put(p.c, 2, Q, "h", 14);
+	cluster_run(p.c, SEC);
+	cluster_audit(p.c);
+	assert_int_equal(p.here->event_count, 1);
+	assert_int_equal(p.here->events[0].value, 11);
+	/* One of 2's went to 1, which is on its side. */
+	assert_int_equal(p.there->event_count, 4);
+	assert_int_equal(p.there->events[2].value, 12);
+	assert_int_equal(p.there->events[3].value, 14);
+	assert_int_equal(info_of(p.c, 0, Q).consumers_remote, 0);
+	cluster_part(p.c, 0, 1, false);
+	cluster_part(p.c, 0, 2, false);
+	cluster_run(p.c, 2 * SEC);
+	cluster_audit(p.c);
+	assert_int_equal(info_of(p.c, 0, Q).dispatching + info_of(p.c, 1, Q).dispatching, 1);
+	assert_int_equal(p.there->event_count, 5);
+	assert_int_equal(p.there->events[4].value, 13);
+	assert_int_equal(p.here->event_count, 1);
+	all[0] = p.here;
+	all[1] = p.there;
+	for (unsigned k = 0; k < 2; k++) {
+		for (unsigned i = 0; i < all[k]->event_count; i++) {
+			unsigned t = ack(p.c, k, Q, 1 + k, all[k]->events[i].idx, 0);
+
+			settle(p.c);
+			deleted(p.c, t, 1);
+			acked++;
+		}
+	}
+	assert_int_equal(acked, 6);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(info_of(p.c, i, Q).depth, 0);
+	cluster_free(p.c);
+}
+
+/* One that never arrived, and may not be sent again, is asked back and goes to another. */
+static void test_not_arrived(void **state)
+{
+	struct parted p = parted_new(2);
+	struct client *other;
+	unsigned before;
+
+	put(p.c, 0, Q, "t", 3);
+	cluster_part(p.c, 0, 1, true);
+	cluster_silence(p.c, 0, 1, true);
+	cluster_silence(p.c, 0, 1, false);
+	other = open_consumer(p.c, 0, Q, 3, 0, NULL);
+	before = payloads_sent(p.c);
+	settle(p.c);
+	assert_int_equal(other->event_count, 0);
+	cluster_run(p.c, 11 * SEC);
+	cluster_audit(p.c);
+	assert_int_equal(payloads_sent(p.c), before);
+	assert_int_equal(p.there->event_count, 2);
+	assert_int_equal(other->event_count, 1);
+	assert_int_equal(other->events[0].value, 3);
+	cluster_free(p.c);
+}
+
+/* A put that may have crossed: nobody knows, and its producer is told that. */
+static void test_put_on_its_way(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	unsigned t;
+
+	put(c, 0, Q, "t", 1);
+	settle(c);
+	t = put(c, 1, Q, "t", 2);
+	cluster_run(c, MS / 2);
+	c->apart[0][1] = c->apart[1][0] = true;
+	for (unsigned i = 0; i < 40 && !answer_of(c, t)->done; i++) {
+		cluster_silence(c, 0, 1, true);
+		cluster_silence(c, 0, 1, false);
+		cluster_part(c, 0, 1, true);
+		cluster_run(c, MS);
+	}
+	assert_true(answer_of(c, t)->done);
+	assert_true(
+		answer_of(c, t)->status == RP_Q_UNREACHABLE || answer_of(c, t)->status == RP_Q_OK);
+	assert_int_equal(info_of(c, 0, Q).depth + info_of(c, 1, Q).depth,
+		1 + (answer_of(c, t)->status == RP_Q_OK || info_of(c, 0, Q).depth == 2));
+	cluster_free(c);
+}
+
+/* It leaves while the ways are cut as well: the dispatcher hears of it, by no record. */
+static void test_leaves(void **state)
+{
+	struct parted p = parted_new(2);
+	struct client *other;
+
+	cluster_part(p.c, 0, 1, true);
+	other = open_consumer(p.c, 0, Q, 3, 0, NULL);
+	settle(p.c);
+	cluster_silence(p.c, 0, 1, true);
+	close_consumer(p.c, p.there, RP_QUEUE_CLOSE_LEFT);
+	settle(p.c);
+	assert_int_equal(other->event_count, 0);
+	cluster_silence(p.c, 0, 1, false);
+	settle(p.c);
+	assert_int_equal(other->event_count, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(other->events[i].value, 1 + i);
+		assert_int_equal(other->events[i].attempt, 2);
+	}
+	cluster_free(p.c);
+}
+
+/* Its node dies: offered again after the same time as ever. */
+static void test_host_dies(void **state)
+{
+	struct parted p = parted_new(2);
+	struct client *other;
+
+	cluster_part(p.c, 0, 1, true);
+	other = open_consumer(p.c, 0, Q, 3, 0, NULL);
+	settle(p.c);
+	cluster_kill(p.c, 1);
+	cluster_run(p.c, 4400 * MS);
+	assert_int_equal(other->event_count, 0);
+	cluster_run(p.c, 200 * MS);
+	assert_int_equal(other->event_count, 2);
+	cluster_free(p.c);
+}
+
+/* A node that leaves gives its queue to nobody on the other side. */
+static void test_drained(void **state)
+{
+	struct parted p = parted_new(3);
+
+	cluster_part(p.c, 0, 1, true);
+	cluster_part(p.c, 2, 1, true);
+	put(p.c, 0, Q, "t", 3);
+	settle(p.c);
+	rp_queue_stop(p.c->nodes[0].qs, p.c->now_ns);
+	for (unsigned i = 0; i < 200 && rp_queue_is_moving(p.c->nodes[0].qs); i++)
+		cluster_run(p.c, MS);
+	assert_false(rp_queue_is_moving(p.c->nodes[0].qs));
+	settle(p.c);
+	assert_int_equal(info_of(p.c, 0, Q).depth, 0);
+	assert_int_equal(info_of(p.c, 2, Q).depth, 3);
+	assert_int_equal(info_of(p.c, 2, Q).in_flight, 2);
+	cluster_free(p.c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_held_stays),
+		cmocka_unit_test(test_rejected),
+		cmocka_unit_test(test_each_for_itself),
+		cmocka_unit_test(test_not_arrived),
+		cmocka_unit_test(test_put_on_its_way),
+		cmocka_unit_test(test_leaves),
+		cmocka_unit_test(test_host_dies),
+		cmocka_unit_test(test_drained),
+	};
+
+	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
+}
