@@ -31,10 +31,22 @@ enum perf_transport {
 	PERF_RAW,  /**< Ethernet frames on a port, no TCP */
 };
 
+/** What the first argument says. */
+enum perf_command {
+	PERF_BATCH, /**< server, client: the tests above between two ringperfs */
+	PERF_LINE,  /**< measure how near two CPUs are, and nothing else */
+	PERF_RUN,   /**< one mode, once or as a search */
+	PERF_SHELL, /**< commands */
+};
+
+#define PERF_PORTS_MAX 8
+
 struct perf_options {
+	enum perf_command command;
 	bool server, json;
 	enum perf_transport transport;
-	const char *device, *driver_config;
+	const char *devices[PERF_PORTS_MAX], *driver_config;
+	unsigned device_count;
 	uint8_t addr[4];       /**< ours */
 	uint8_t prefix_length; /**< of our subnet */
 	uint8_t gateway[4];
@@ -57,10 +69,26 @@ struct perf_options {
 	enum rp_port_choice tso;
 	uint16_t mtu;
 	bool verbose;
-	bool line; /**< measure how near these CPUs are, and nothing else */
 	uint32_t line_cpus[2];
 	bool near; /**< client: measure how near near_cpu is, around each run */
 	uint32_t near_cpu;
+
+	/* Of run and of the shell. */
+	const char *mode;
+	double rate;	  /**< operations a second; 0: a closed loop */
+	uint32_t window;  /**< under way at once; 0: as the mode has it */
+	uint64_t cool_ns; /**< at the end, not counted */
+	bool run_set;	  /**< --seconds was given */
+	double search;	  /**< look for the highest rate up to this one; 0: no */
+	uint32_t search_steps;
+	const char *hgrm, *csv, *json_file;
+	uint32_t burst;
+	uint32_t keys, watchers; /**< etcd */
+	uint32_t queues;	 /**< deliver: in turn */
+	bool tx_first;
+	bool auto_start, keep_going;
+	uint32_t stats_period_s;
+	const char *cmdline_file;
 };
 
 extern const char *const perf_test_names[PERF_TEST_COUNT];

@@ -16,13 +16,20 @@
 
 #include "session.h"
 
+struct conns;
+
 struct perf_worker {
 	/* Of the control thread; fixed while the lcore runs. */
 	const struct perf_options *options;
-	struct rp_port *port;	     /**< tcp, raw */
+	struct rp_port *ports[PERF_PORTS_MAX];
+	struct rp_port_queue *queues[PERF_PORTS_MAX];
+	unsigned port_count;
+	struct rp_port *port;	     /**< the first; NULL: kernel sockets */
 	struct rp_port_queue *queue; /**< of the port */
-	struct rp_tcp_stack *stack;  /**< tcp */
-	struct rp_ktcp *ktcp;	     /**< ktcp */
+	struct rp_tcp_config tcp_config;
+	struct rp_tcp_stack *stack;	/**< on the first port, where that has an address */
+	struct rp_ktcp *ktcp;		/**< where there is no port */
+	struct rte_mempool *frame_pool; /**< of modes with an engine */
 	struct rp_transport *transport;
 	struct rte_mempool *pool; /**< of messages */
 	struct rp_clock clock;
@@ -39,8 +46,10 @@ struct perf_worker {
 	uint64_t gap_ns;  /**< longest turn seen */
 	uint64_t turn_ns; /**< begin of the last turn */
 	uint64_t sleeps;
-	uint32_t served; /**< clients that came and went */
-	const char *why; /**< NULL, or why it ended early */
+	uint32_t served;     /**< clients that came and went */
+	const char *why;     /**< NULL, or why it ended early */
+	struct conns *conns; /**< of the run that serves; NULL: none does */
+	bool listening;
 };
 
 /** Body of the lcore, for rte_eal_remote_launch(): a stream transport, tcp or ktcp. */

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <rte_mbuf.h>
+
+#include <base/assert.h>
+
+#include "end.h"
+
+#define BOX_SLOTS 8192u
+#define MESSAGES_MAX 65536u
+#define BURST 32
+/** Bursts that a port may bring in one turn. */
+#define RX_BURSTS 4
+
+/* Each consumer has one: by its token. */
+static void uuid_of(uint64_t token, uint8_t uuid[RP_UUID_BYTES])
+{
+	memset(uuid, 0x5a, RP_UUID_BYTES);
+	memcpy(uuid, &token, sizeof(token));
+}
+
+static bool is_server(const struct end *e)
+{
+	return e->run->options->server;
+}
+
+/* ---- what the engine says ---- */
+
+static int end_post(void *ctx, unsigned to, const struct rp_xmsg *m)
+{
+	struct end *e = ctx;
+
+	RP_ASSERT(to == RP_ENGINE_CONTROL);
+	/* The half is for answers, which may not be refused. */
+	if (e->box_tail - e->box_head >=
+		(rp_xmsg_class_of(m->type) == RP_XMSG_CLASS_N ? BOX_SLOTS / 2 : BOX_SLOTS))
+		return -EAGAIN;
+	e->box[e->box_tail++ % BOX_SLOTS] = *m;
+	return 0;
+}
+
+static void end_random(void *ctx, void *out, size_t length)
+{
+	RP_ASSERT(getrandom(out, length, 0) == (ssize_t)length);
+}
+
+static const struct rp_engine_ops engine_ops = {.post = end_post, .random = end_random};
+
+/* ---- what it is told ---- */
+
+static void tell(struct end *e, const struct rp_xmsg *m)
+{
+	rp_engine_on_xmsg(e->engine, RP_ENGINE_CONTROL, m, e->now_ns);
+}
+
+/* A message's buffer with two texts in it; without one the run has failed. */
+static struct rte_mbuf *texts(struct end *e, const char *name, const void *more, size_t length)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(e->run->worker->pool);
+	size_t n = strlen(name);
+
+	if (!m) {
+		e->run->why = "out of buffers";
+		e->run->finished = true;
+		return NULL;
+	}
+	memcpy(rte_pktmbuf_append(m, (uint16_t)(n + length)), name, n);
+	if (length > 0)
+		memcpy(rte_pktmbuf_mtod_offset(m, void *, n), more, length);
+	return m;
+}
+
+static void tell_text(
+	struct end *e, struct rp_xmsg *m, const char *name, const void *more, size_t length)
+{
+	m->m = texts(e, name, more, length);
+	m->name_length = (uint16_t)strlen(name);
+	if (m->m)
+		tell(e, m);
+}
+
+void end_consume(struct end *e, const char *queue)
+{
+	static const char fields[] = ";prefetch=1024";
+	struct rp_xmsg m = {.type = RP_XMSG_CONSUMER_OPEN, .token = e->consumers + 1};
+
+	uuid_of(m.token, m.uuid);
+	snprintf(e->names[e->consumers++], sizeof(e->names[0]), "%s", queue);
+	tell_text(e, &m, queue, fields, sizeof(fields) - 1);
+}
+
+/* An old claim: what the other node answers says the newer one. */
+void end_dispatcher(struct end *e, const char *queue, uint64_t node)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_SET_RECORD};
+	char text[64];
+
+	snprintf(text, sizeof(text), "%" PRIu64 ";epoch=1", node);
+	tell_text(e, &m, queue, text, strlen(text));
+}
+
+static void on_claimed(struct end *e, const struct rp_xmsg *claimed)
+{
+	struct rp_xmsg m = {.type = RP_XMSG_SET_RECORD};
+	char text[64], name[RP_NAME_BYTES_MAX + 1] = "";
+
+	memcpy(name, rte_pktmbuf_mtod(claimed->m, const void *), claimed->name_length);
+	snprintf(text, sizeof(text), "%u;epoch=%u", is_server(e) ? END_SERVER : END_CLIENT,
+		claimed->epoch);
+	tell_text(e, &m, name, text, strlen(text));
+}
+
+/* ---- messages ---- */
+
+static void on_delivery(struct end *e, const struct rp_xmsg *d)
+{
+	struct rp_xmsg accepted = {.type = RP_XMSG_ACCEPTED, .token = d->token, .idx = d->idx};
+	struct rp_xmsg ack = {.type = RP_XMSG_ACK, .token = d->token, .idx = d->idx};
+	uint32_t length = d->m->pkt_len - d->tail_length;
+
+	e->received++;
+	if (length < e->run->options->size)
+		e->run->faults++;
+	else if (d->m->data_len >= d->tail_length + RP_MIN(length, 64u))
+		e->ops->message(e, rte_pktmbuf_mtod_offset(d->m, const uint8_t *, d->tail_length),
+			length, e->now_ns);
+	tell(e, &accepted);
+	uuid_of(ack.token, ack.uuid);
+	tell_text(e, &ack, e->names[d->token - 1], NULL, 0);
+}
+
+static void on_answer(struct end *e, const struct rp_xmsg *a)
+{
+	/* Of an acknowledge, or of the consumer's opening. */
+	if (a->token < END_TOKEN_MIN) {
+		e->run->faults += a->status != RP_Q_OK;
+		return;
+	}
+	e->open--;
+	e->answered++;
+	e->ops->answered(e, a->token, a->status == RP_Q_OK, e->now_ns);
+}
+
+static void on_link(struct end *e, const struct rp_xmsg *m)
+{
+	e->up = m->value == 1;
+	if (!e->up && !is_server(e) && e->put > 0) {
+		e->run->why = "the link went down";
+		e->run->finished = true;
+	}
+}
+
+static void on_one(struct end *e, const struct rp_xmsg *m)
+{
+	if (m->type == RP_XMSG_DELIVERY && !e->stopping)
+		on_delivery(e, m);
+	else if (m->type == RP_XMSG_ANSWER && !e->stopping)
+		on_answer(e, m);
+	else if (m->type == RP_XMSG_CLAIMED)
+		on_claimed(e, m);
+	else if (m->type == RP_XMSG_LINK_STATE)
+		on_link(e, m);
+	rp_xmsg_free(m);
+}
+
+bool end_put(struct end *e, const char *queue, uint64_t token, const void *head,
+	uint32_t head_bytes, uint64_t now_ns)
+{
+	struct rte_mempool *pool = e->run->worker->pool;
+	uint32_t room = (uint32_t)rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
+	uint32_t size = e->run->options->size, left, name = (uint32_t)strlen(queue);
+	struct rp_xmsg m = {.type = RP_XMSG_PUT, .token = token, .tail_length = 1};
+	struct rte_mbuf *last = rte_pktmbuf_alloc(pool);
+	uint8_t *p;
+
+	if (!last)
+		return false;
+	m.m = last;
+	m.name_length = (uint16_t)name;
+	p = rte_pktmbuf_mtod(last, uint8_t *);
+	memcpy(p, queue, name);
+	p[name] = 'x';
+	memcpy(p + name + 1, head, head_bytes);
+	last->data_len = (uint16_t)RP_MIN(name + 1 + size, room);
+	m.m->pkt_len = name + 1 + size;
+	for (left = m.m->pkt_len - last->data_len; left > 0; left -= last->data_len) {
+		last->next = rte_pktmbuf_alloc(pool);
+		if (!last->next) {
+			rte_pktmbuf_free(m.m);
+			return false;
+		}
+		last = last->next;
+		m.m->nb_segs++;
+		last->data_len = (uint16_t)RP_MIN(left, room);
+	}
+	e->open++;
+	e->put++;
+	rp_engine_on_xmsg(e->engine, RP_ENGINE_CONTROL, &m, now_ns);
+	return true;
+}
+
+/* ---- turns ---- */
+
+static bool drain(struct end *e)
+{
+	unsigned n = e->box_tail - e->box_head;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rp_xmsg m = e->box[e->box_head++ % BOX_SLOTS];
+
+		on_one(e, &m);
+	}
+	return n > 0;
+}
+
+void end_frames(
+	struct perf_run *r, unsigned port, struct rte_mbuf **burst, unsigned n, uint64_t now_ns)
+{
+	struct end *e = r->state;
+
+	rp_engine_rx(e->engine, port, burst, n, now_ns);
+}
+
+static bool transmit(struct end *e, uint64_t now_ns)
+{
+	struct rp_port_queue *q = e->run->worker->queue;
+	struct rte_mbuf *out[BURST];
+	unsigned n, total = 0;
+
+	if (!q)
+		return false;
+	do {
+		n = rp_engine_tx(e->engine, 0, out, RP_MIN((unsigned)rp_port_tx_room(q), BURST));
+		for (unsigned i = 0; i < n; i++)
+			rp_port_tx(q, out[i], now_ns);
+		total += n;
+	} while (n == BURST);
+	return total > 0;
+}
+
+bool end_turn(struct perf_run *r, uint64_t now_ns)
+{
+	struct end *e = r->state;
+	int64_t offset_ns = r->worker->reader.wall_offset_ns;
+	bool worked;
+
+	e->now_ns = now_ns;
+	if (offset_ns != e->wall_offset_ns) {
+		e->wall_offset_ns = offset_ns;
+		rp_engine_set_wall_offset(e->engine, offset_ns);
+	}
+	worked = rp_engine_poll(e->engine, now_ns);
+	worked |= drain(e);
+	worked |= rp_engine_poll(e->engine, now_ns);
+	worked |= transmit(e, now_ns);
+	return worked;
+}
+
+bool end_is_up(struct end *e, uint64_t now_ns)
+{
+	if (e->up)
+		return true;
+	if (!is_server(e) && now_ns - e->run->begun_ns > e->run->options->connect_ns) {
+		e->run->why = "no link comes up: is the other end there, with the same mode?";
+		e->run->finished = true;
+	}
+	return false;
+}
+
+/* ---- creation ---- */
+
+static void fill(struct end *e, struct rp_engine_config *c)
+{
+	const struct perf_options *o = e->run->options;
+	struct perf_worker *w = e->run->worker;
+	uint64_t node = o->server ? END_SERVER : END_CLIENT, boot;
+
+	end_random(NULL, &boot, sizeof(boot));
+	boot |= 1;
+	*c = (struct rp_engine_config){
+		.shards = 1,
+		.link_shards = 1,
+		.listen_port = e->run->options->tcp_port,
+		.ktcp = w->ktcp ? rp_ktcp_transport(w->ktcp) : NULL,
+		.links = {.node = node,
+			.boot = boot,
+			.cluster_uuid = "ringperf",
+			.per_peer = 1,
+			.heartbeat_ns = RP_NS_PER_S,
+			.dead_after_ns = 10 * RP_NS_PER_S,
+			.handshake_grace_ns = 10 * RP_NS_PER_S,
+			.peer_queue_frames = 4096,
+			.peers_max = 4,
+			.handshakes_max = 4,
+			.pool = w->frame_pool},
+		.deliver = {.node = node,
+			.shards = 1,
+			.links = 1,
+			.message_bytes_max = PERF_MESSAGE_MAX + 1024,
+			.window_bytes = 1u << 20,
+			.peer_budget_bytes = 64u << 20,
+			.budget_bytes = 4u << 20,
+			.payload_pool = w->pool,
+			.streams_max = 2 * END_QUEUES_MAX,
+			.peers_max = 4,
+			.peer_messages_max = MESSAGES_MAX,
+			.messages_max = 2 * MESSAGES_MAX,
+			.idle_ns = 60 * RP_NS_PER_S,
+			.pool = w->frame_pool},
+		.queue = {.node = node,
+			.boot = boot,
+			.pool = w->pool,
+			.message_bytes_max = PERF_MESSAGE_MAX,
+			.queue_depth_max = MESSAGES_MAX,
+			.queues_max = 2 * END_QUEUES_MAX,
+			.messages_max = 2 * MESSAGES_MAX},
+	};
+	if (w->port) {
+		c->port_count = 1;
+		c->stack_shards = 1;
+		c->tcp[0] = w->tcp_config;
+		c->tcp[0].send_buffer_bytes = c->tcp[0].receive_buffer_bytes = 4u << 20;
+	}
+}
+
+static void tell_peer(struct end *e)
+{
+	const struct perf_options *o = e->run->options;
+	struct rp_xmsg m = {.type = RP_XMSG_SET_PEER, .node = o->server ? END_CLIENT : END_SERVER};
+	struct rp_xmsg_peer p = {0};
+
+	if (e->run->worker->port) {
+		p.tcp_family = o->has_peer ? 4 : 0;
+		p.tcp_port = e->run->options->tcp_port;
+		memcpy(p.tcp_addr, o->peer, sizeof(o->peer));
+	} else {
+		p.ktcp_family = o->has_peer ? 4 : 0;
+		p.ktcp_port = e->run->options->tcp_port;
+		memcpy(p.ktcp_addr, o->peer, sizeof(o->peer));
+	}
+	m.m = texts(e, "", &p, sizeof(p));
+	if (m.m)
+		tell(e, &m);
+}
+
+int end_begin(struct perf_run *r, const struct end_ops *ops, uint64_t now_ns)
+{
+	struct rp_engine_config *c = malloc(sizeof(*c));
+	struct end *e = calloc(1, sizeof(*e));
+
+	r->state = e;
+	if (e) {
+		e->box = calloc(BOX_SLOTS, sizeof(*e->box));
+		e->names = calloc(END_QUEUES_MAX, sizeof(*e->names));
+	}
+	if (!c || !e || !e->box || !e->names) {
+		free(c);
+		r->why = "no memory";
+		return -ENOMEM;
+	}
+	e->run = r;
+	e->ops = ops;
+	e->now_ns = now_ns;
+	fill(e, c);
+	e->engine = rp_engine_create(c, &engine_ops, e, now_ns);
+	free(c);
+	if (!e->engine) {
+		r->why = errno == EADDRINUSE ? "the port is in use" : "the engine cannot be made";
+		return -EIO;
+	}
+	e->wall_offset_ns = r->worker->reader.wall_offset_ns;
+	rp_engine_set_wall_offset(e->engine, e->wall_offset_ns);
+	for (uint64_t node = END_SERVER; node <= END_CLIENT; node++)
+		tell(e, &(struct rp_xmsg){
+				.type = RP_XMSG_SET_NODE, .node = node, .value = RP_NODE_ONLINE});
+	tell_peer(e);
+	return 0;
+}
+
+void end_end(struct perf_run *r, uint64_t now_ns)
+{
+	struct end *e = r->state;
+
+	if (!e)
+		return;
+	e->stopping = true;
+	if (e->engine)
+		drain(e);
+	rp_engine_destroy(e->engine);
+	free(e->mode);
+	free(e->names);
+	free(e->box);
+	free(e);
+	r->state = NULL;
+}
