@@ -80,6 +80,18 @@ static inline void rp_list_splice_back(struct rp_list *to, struct rp_list *from)
 	rp_list_init(from);
 }
 
+/** Moves `first` to `last`, which stand on another list in this order, in front of all of `to`. */
+static inline void rp_list_move_front(
+	struct rp_list *to, struct rp_list *first, struct rp_list *last)
+{
+	first->prev->next = last->next;
+	last->next->prev = first->prev;
+	last->next = to->next;
+	to->next->prev = last;
+	first->prev = to;
+	to->next = first;
+}
+
 #define rp_list_entry(node, type, member) RP_CONTAINER_OF(node, type, member)
 #define rp_list_foreach(n, l) for (n = (l)->next; n != (l); n = n->next)
 /** `t` holds the next node, so the body may unlink or free `n`. */

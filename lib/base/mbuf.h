@@ -27,10 +27,17 @@ static inline void rp_mbuf_append(struct rte_mbuf **a, struct rte_mbuf *b)
 	(*a)->pkt_len += b->pkt_len;
 }
 
+/** One mbuf with a buffer of its own that nobody else refers to: it may go straight to its pool. */
+static inline bool rp_mbuf_is_plain(const struct rte_mbuf *m)
+{
+	return m && !m->next && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 &&
+	       m->nb_segs == 1;
+}
+
 /** rte_pktmbuf_free() of what is mostly one mbuf that nobody else refers to, or NULL. */
 static inline void rp_mbuf_free(struct rte_mbuf *m)
 {
-	if (m && !m->next && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1)
+	if (rp_mbuf_is_plain(m))
 		rte_mbuf_raw_free(m);
 	else
 		rte_pktmbuf_free(m);

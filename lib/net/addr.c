@@ -139,9 +139,9 @@ static void addr_announce(struct rp_net *net, struct net_addr *a, uint64_t now_n
 
 void net_addrs_due(struct rp_net *net)
 {
-	net->addr_due_ns = net->mld_due_ns;
+	net->front.addr_due_ns = net->mld_due_ns;
 	for (uint32_t i = 0; i < net->addr_count; i++)
-		net->addr_due_ns = RP_MIN(net->addr_due_ns, net->addrs[i].due_ns);
+		net->front.addr_due_ns = RP_MIN(net->front.addr_due_ns, net->addrs[i].due_ns);
 }
 
 void net_addrs_start(struct rp_net *net, uint64_t now_ns)

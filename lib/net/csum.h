@@ -7,6 +7,7 @@
  * last has even length.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -47,6 +48,16 @@ static inline uint64_t rp_csum_header(const void *header, unsigned length)
 	}
 	return sum;
 }
+
+/** How a long sum is made: by the last of these that the processor knows. */
+enum csum_way {
+	CSUM_PLAIN,
+	CSUM_BY_16,    /* vectors of 16 bytes: each x86-64 */
+	CSUM_BY_32,    /* AVX2 */
+	CSUM_BY_MASKS, /* AVX-512 VNNI */
+};
+/** For tests: by that way, up to 64 KiB. False: the processor does not know it. */
+bool csum_by(enum csum_way way, const void *data, size_t length, uint16_t *sum);
 
 /** Sum of `length` bytes; an odd last byte counts as if a zero followed it. */
 uint16_t rp_csum_bytes(const void *data, size_t length);

@@ -70,7 +70,7 @@ void neigh_table_free(struct rp_net *net)
 static void neigh_arm(struct rp_net *net, struct rp_neigh *n, uint64_t deadline_ns)
 {
 	n->deadline_ns = deadline_ns;
-	net->deadline_ns = RP_MIN(net->deadline_ns, deadline_ns);
+	net->front.neigh_due_ns = RP_MIN(net->front.neigh_due_ns, deadline_ns);
 }
 
 struct rp_neigh *neigh_find(struct rp_net *net, const union rp_ip *ip)
@@ -431,7 +431,7 @@ void neigh_poll(struct rp_net *net, uint64_t now_ns)
 {
 	uint64_t next_ns = RP_NEVER;
 
-	net->deadline_ns = RP_NEVER;
+	net->front.neigh_due_ns = RP_NEVER;
 	for (uint32_t i = 0; i < net->config.neighbours_max; i++) {
 		struct rp_neigh *n = &net->neighs[i];
 
@@ -439,7 +439,7 @@ void neigh_poll(struct rp_net *net, uint64_t now_ns)
 			neigh_timer(net, n, now_ns);
 		next_ns = RP_MIN(next_ns, n->deadline_ns);
 	}
-	net->deadline_ns = RP_MIN(net->deadline_ns, next_ns);
+	net->front.neigh_due_ns = RP_MIN(net->front.neigh_due_ns, next_ns);
 }
 
 void rp_net_neigh_foreach(const struct rp_net *net,

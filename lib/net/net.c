@@ -76,10 +76,10 @@ struct rp_net *rp_net_create(const struct rp_net_config *config, uint64_t now_ns
 	net->control_pool = net->config.control_pool;
 	net->payload_pool = net->config.payload_pool;
 	net->counters = net->config.counters ? net->config.counters : &net->own_counters;
-	net->deadline_ns = RP_NEVER;
-	net->tx_mask = net->config.tx_queue_packets - 1;
-	net->txq = calloc(net->config.tx_queue_packets, sizeof(*net->txq));
-	if (!net->txq || neigh_table_init(net)) {
+	net->front.neigh_due_ns = RP_NEVER;
+	net->front.mask = net->config.tx_queue_packets - 1;
+	net->front.frames = calloc(net->config.tx_queue_packets, sizeof(*net->front.frames));
+	if (!net->front.frames || neigh_table_init(net)) {
 		rp_net_destroy(net);
 		errno = ENOMEM;
 		return NULL;
@@ -97,10 +97,10 @@ void rp_net_destroy(struct rp_net *net)
 {
 	if (!net)
 		return;
-	while (net->txq && net->tx_head != net->tx_tail)
-		rte_pktmbuf_free(net->txq[net->tx_head++ & net->tx_mask]);
+	while (net->front.frames && net->front.head != net->front.tail)
+		rte_pktmbuf_free(net->front.frames[net->front.head++ & net->front.mask]);
 	neigh_table_free(net);
-	free(net->txq);
+	free(net->front.frames);
 	free(net);
 }
 
@@ -114,11 +114,6 @@ const struct rp_net_counters *rp_net_counters(const struct rp_net *net)
 	return net->counters;
 }
 
-uint32_t rp_net_tx_room(const struct rp_net *net, bool control)
-{
-	return net_tx_room(net, control);
-}
-
 bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
 {
 	struct net_eth eth = *rte_pktmbuf_mtod(m, const struct net_eth *);
@@ -130,10 +125,10 @@ bool net_tx_own(struct rp_net *net, struct rte_mbuf *m)
 
 unsigned rp_net_tx(struct rp_net *net, struct rte_mbuf **out, unsigned max)
 {
-	unsigned n = RP_MIN(max, net->tx_tail - net->tx_head);
+	unsigned n = RP_MIN(max, net->front.tail - net->front.head);
 
 	for (unsigned i = 0; i < n; i++)
-		out[i] = net->txq[net->tx_head++ & net->tx_mask];
+		out[i] = net->front.frames[net->front.head++ & net->front.mask];
 	return n;
 }
 
@@ -483,6 +478,29 @@ static RP_APART void net_output_tcp6(struct rp_net *net, struct rp_neigh *neigh,
 	neigh_output(net, neigh, m, true, now_ns);
 }
 
+bool rp_net_template_make(struct rp_net *net, const struct rp_neigh *neigh,
+	const struct rp_net_segment *s, uint16_t length, struct rp_net_template *t)
+{
+	uint32_t src = net_ip4_of(&net->addrs[s->local].ip), dst = net_ip4_of(s->remote);
+
+	if (neigh->state != NEIGH_REACHABLE || net->iface.vlan || net->iface.tx_csum_ip ||
+		net->iface.tx_csum_tcp || !rp_ip_is4(s->remote))
+		return false;
+	memcpy(t->headers, &neigh->eth, NET_ETH_BYTES);
+	ip_fill(net, (struct net_ip4 *)(t->headers + NET_ETH_BYTES), NET_PROTO_TCP, net_tos(net, s),
+		src, dst, (uint16_t)(length + sizeof(struct net_ip4)));
+	t->pseudo = (uint64_t)src + dst + RTE_BE16(NET_PROTO_TCP) + rte_cpu_to_be_16(length);
+	return true;
+}
+
+void rp_net_output_made(
+	struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m, uint64_t now_ns)
+{
+	net->counters->csum_sw_tx++;
+	neigh->used_ns = now_ns;
+	net_tx_push(net, m, true);
+}
+
 void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *segment, uint64_t now_ns)
 {
@@ -492,17 +510,17 @@ void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mb
 		net_output_tcp6(net, neigh, m, segment, now_ns);
 }
 
-void rp_net_poll(struct rp_net *net, uint64_t now_ns)
+void rp_net_poll_due(struct rp_net *net, uint64_t now_ns)
 {
-	if (now_ns >= net->addr_due_ns)
+	if (now_ns >= net->front.addr_due_ns)
 		net_addrs_poll(net, now_ns);
-	if (now_ns >= net->deadline_ns)
+	if (now_ns >= net->front.neigh_due_ns)
 		neigh_poll(net, now_ns);
 }
 
 uint64_t rp_net_next_deadline(const struct rp_net *net)
 {
-	if (net->tx_head != net->tx_tail)
+	if (net->front.head != net->front.tail)
 		return 0;
-	return RP_MIN(net->addr_due_ns, net->deadline_ns);
+	return RP_MIN(net->front.addr_due_ns, net->front.neigh_due_ns);
 }

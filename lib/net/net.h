@@ -178,6 +178,13 @@ void rp_net_destroy(struct rp_net *net);
 const struct rp_net_interface *rp_net_interface(const struct rp_net *net);
 const struct rp_net_counters *rp_net_counters(const struct rp_net *net);
 
+/** What each object begins with: asked each segment and each turn of the loop, without a call. */
+struct rp_net_front {
+	struct rte_mbuf **frames; /**< the transmit queue, a ring */
+	uint32_t head, tail, mask;
+	uint64_t addr_due_ns, neigh_due_ns; /**< nothing is due before; may be early */
+};
+
 /* Receive. */
 
 enum rp_net_kind {
@@ -291,7 +298,15 @@ void rp_net_neigh_learn(struct rp_net *net, const union rp_ip *ip, const uint8_t
 	bool confirmed, uint64_t now_ns);
 
 /** Frames that the transmit queue takes now, less the reserve where `control` is false. */
-uint32_t rp_net_tx_room(const struct rp_net *net, bool control);
+static inline uint32_t rp_net_tx_room(const struct rp_net *net, bool control)
+{
+	const struct rp_net_front *f = (const struct rp_net_front *)net;
+	uint32_t room = f->mask + 1 - (f->tail - f->head);
+
+	if (control)
+		return room;
+	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
+}
 
 /** What rp_net_output_tcp() has to know of a segment. */
 struct rp_net_segment {
@@ -312,6 +327,25 @@ struct rp_net_segment {
 void rp_net_output_tcp(struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m,
 	const struct rp_net_segment *segment, uint64_t now_ns);
 
+/**
+ * What is in front of TCP in segments of one length that follow each other: made once for all. The
+ * checksum of each is that of `pseudo`, the TCP header and the payload.
+ */
+struct rp_net_template {
+	uint8_t headers[RP_NET_HEADROOM];
+	uint64_t pseudo; /**< raw sum of the pseudo header */
+};
+/**
+ * For segments of so many bytes of TCP and payload; segment->sum does not count. False: each has to
+ * go by rp_net_output_tcp(), since the neighbour has to be asked, the device makes sums, there is a
+ * tag, or it is IPv6.
+ */
+bool rp_net_template_make(struct rp_net *net, const struct rp_neigh *neigh,
+	const struct rp_net_segment *segment, uint16_t length, struct rp_net_template *t);
+/** Sends a packet that is complete, by a template of the same turn. Take. */
+void rp_net_output_made(
+	struct rp_net *net, struct rp_neigh *neigh, struct rte_mbuf *m, uint64_t now_ns);
+
 /** True where the sum of TCP header and payload has to be given to rp_net_output_tcp(). */
 bool rp_net_needs_sum(const struct rp_net *net);
 
@@ -326,7 +360,14 @@ void rp_net_announce(struct rp_net *net, uint64_t now_ns);
 
 /* Time. */
 
-void rp_net_poll(struct rp_net *net, uint64_t now_ns);
+void rp_net_poll_due(struct rp_net *net, uint64_t now_ns);
+static inline void rp_net_poll(struct rp_net *net, uint64_t now_ns)
+{
+	const struct rp_net_front *f = (const struct rp_net_front *)net;
+
+	if (now_ns >= f->addr_due_ns || now_ns >= f->neigh_due_ns)
+		rp_net_poll_due(net, now_ns);
+}
 /** RP_NEVER where nothing is due; a time in the past where frames wait to be taken. */
 uint64_t rp_net_next_deadline(const struct rp_net *net);
 

@@ -104,12 +104,12 @@ struct net_addr {
 } __attribute__((aligned(64)));
 
 struct rp_net {
+	struct rp_net_front front;
 	struct rp_net_interface iface;
 	uint32_t addr; /* the first IPv4 address, index 0; 0: there is none. Network order */
 	uint32_t addr_count, addr4_count; /* IPv4 comes first */
 	bool plain4;			  /* there is an IPv4 address, and no tag is expected */
 	struct net_addr addrs[RP_NET_ADDRESSES_MAX + 1];
-	uint64_t addr_due_ns; /* no address is due before */
 	uint64_t label_secret;
 	/* Senders of TCP packets, by a hash of their IPv4 address: they are no address of ours, no
 	 * broadcast and no group. */
@@ -119,15 +119,11 @@ struct rp_net {
 	struct rte_mempool *header_pool, *control_pool, *payload_pool;
 	struct rp_net_counters *counters;
 
-	struct rte_mbuf **txq;
-	uint32_t tx_head, tx_tail, tx_mask;
-
 	struct rp_neigh *neighs;
 	struct rte_mbuf **pending_slots;
 	uint16_t *hash; /* index + 1 */
 	uint32_t hash_mask;
 	uint16_t neigh_free;
-	uint64_t deadline_ns; /* no neighbour is due before; may be early */
 
 	/* Token buckets: the time up to which tokens are used. */
 	uint64_t echo_tokens_ns, tell_tokens_ns;
@@ -181,25 +177,17 @@ static inline union rp_ip net_ip_from32(uint32_t addr)
 
 /* net.c */
 
-static inline uint32_t net_tx_room(const struct rp_net *net, bool control)
-{
-	uint32_t room = net->tx_mask + 1 - (net->tx_tail - net->tx_head);
-
-	if (control)
-		return room;
-	return room > RP_NET_TX_RESERVE ? room - RP_NET_TX_RESERVE : 0;
-}
 /** Queues a finished frame; take. False: full, dropped and counted. */
 static inline bool net_tx_push(struct rp_net *net, struct rte_mbuf *m, bool control)
 {
-	if (__builtin_expect(net_tx_room(net, control) == 0, 0)) {
+	if (__builtin_expect(rp_net_tx_room(net, control) == 0, 0)) {
 		net->counters->drop_tx_full++;
 		rte_pktmbuf_free(m);
 		return false;
 	}
 	net->counters->tx_packets++;
 	net->counters->tx_bytes += m->pkt_len;
-	net->txq[net->tx_tail++ & net->tx_mask] = m;
+	net->front.frames[net->front.tail++ & net->front.mask] = m;
 	return true;
 }
 /** The same for a frame with its Ethernet header, which gets the tag: ARP, neighbour discovery. */

@@ -30,6 +30,7 @@
 #define QUEUE_ROOM 2048
 #define FRAME_ROOM 640
 #define FRAME_MBUFS 32768
+#define CONTROL_MBUFS 2047
 /** Blocks of a capture: what waits for a slow reader of it, at most. */
 #define TAP_MBUFS 128
 /** EAL's own, rings and tables. */
@@ -53,7 +54,7 @@ struct rp_node {
 	/* Of links, one of each a shard. */
 	struct rp_ctl_link_tls tls;
 	bool eal_started, launched;
-	struct rte_mempool *queue_pool, *frame_pool, *tap_pool;
+	struct rte_mempool *queue_pool, *frame_pool, *control_pool, *tap_pool;
 	struct rp_port *ports[RP_ENGINE_PORTS_MAX];
 	struct rp_net_neighbour neighbours[RP_ENGINE_PORTS_MAX][64];
 	struct rp_place *place[RP_ENGINE_PORTS_MAX];
@@ -221,6 +222,7 @@ void rp_node_sizes(
 		used += rp_pool_bytes(TAP_MBUFS, RP_TAP_BLOCK_ROOM, 0);
 	}
 	used += s->ports_bytes + rp_pool_bytes(s->frame_mbufs, FRAME_ROOM, 0);
+	used += rp_pool_bytes(CONTROL_MBUFS, FRAME_ROOM, 0);
 	one = (rp_pool_bytes(20000, QUEUE_ROOM, 0) - rp_pool_bytes(10000, QUEUE_ROOM, 0)) / 10000;
 	used += rp_pool_bytes(10000, QUEUE_ROOM, 0) - 10000 * one;
 	/* The last tenth is the allocator's: what is cut into pieces is never used up whole. */
@@ -292,7 +294,9 @@ static int create_pools(struct rp_node *n, const struct failure *f)
 		rp_pool_create("queue", s.queue_mbufs, QUEUE_ROOM, 0, -1, f->error, f->error_size);
 	n->frame_pool =
 		rp_pool_create("frame", s.frame_mbufs, FRAME_ROOM, 0, -1, f->error, f->error_size);
-	if (!n->queue_pool || !n->frame_pool)
+	n->control_pool = rp_pool_create(
+		"control", CONTROL_MBUFS, FRAME_ROOM, 0, -1, f->error, f->error_size);
+	if (!n->queue_pool || !n->frame_pool || !n->control_pool)
 		return fail(f, RP_EXIT_HOST, NULL);
 	if (s.tap_blocks == 0)
 		return 0;
@@ -421,7 +425,7 @@ static void tcp_config(struct rp_node *n, uint32_t port, struct rp_tcp_config *t
 				.tx_csum_tcp = info.flags & RP_PORT_TX_TCP_CKSUM,
 				.tx_tso = info.flags & RP_PORT_TX_TSO},
 			.header_pool = n->frame_pool,
-			.control_pool = n->frame_pool,
+			.control_pool = n->control_pool,
 			.payload_pool = n->queue_pool},
 		/* After a cut a link is heard again within a second. */
 		.rto_max_ns = RP_NS_PER_S,
@@ -528,6 +532,8 @@ static void fill_ports(struct rp_node *n, uint32_t shard, struct rp_shard_config
 		c->engine.queue_shard[p] = (uint8_t)__builtin_ctzll(left);
 		c->engine.place[p] = n->place[p];
 		tcp_config(n, p, &c->engine.tcp[p]);
+		if (c->ports[p])
+			c->engine.tcp[p].rx_pool = rp_port_queue_pool(c->ports[p]);
 	}
 }
 
@@ -781,6 +787,7 @@ void rp_node_destroy(struct rp_node *n)
 	rp_xcore_destroy(n->xcore);
 	rte_mempool_free(n->queue_pool);
 	rte_mempool_free(n->frame_pool);
+	rte_mempool_free(n->control_pool);
 	rte_mempool_free(n->tap_pool);
 	if (n->eal_started)
 		rp_eal_stop();

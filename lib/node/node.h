@@ -54,7 +54,7 @@ void rp_node_destroy(struct rp_node *node);
 struct rp_node_sizes {
 	uint64_t ports_bytes; /**< receive buffers and devices */
 	uint32_t queue_mbufs; /**< buffers for messages */
-	uint32_t frame_mbufs; /**< headers, frames, control packets */
+	uint32_t frame_mbufs; /**< headers, frames */
 	uint32_t tap_blocks;  /**< of a capture, 16 KiB each; none without ports */
 	uint64_t total_bytes;
 };

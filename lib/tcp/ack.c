@@ -37,6 +37,35 @@ static inline void ack_prefetch(const struct tcp_conn *c, const struct tseg *t)
 	}
 }
 
+/* Buffers that an ACK frees, which go back to their pool together. */
+#define ACK_FREED 16
+struct ack_freed {
+	struct rte_mbuf *mbufs[ACK_FREED];
+	unsigned count;
+};
+
+static inline void ack_freed_back(struct ack_freed *f)
+{
+	struct rte_mempool *pool = f->mbufs[0]->pool;
+
+	if (f->count == 1)
+		rte_mempool_put(pool, f->mbufs[0]);
+	else
+		rte_mempool_put_bulk(pool, (void **)f->mbufs, f->count);
+	f->count = 0;
+}
+
+static inline void ack_free(struct ack_freed *f, struct rte_mbuf *m)
+{
+	if (!rp_mbuf_is_plain(m)) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	if (f->count > 0 && (f->count == ACK_FREED || f->mbufs[0]->pool != m->pool))
+		ack_freed_back(f);
+	f->mbufs[f->count++] = m;
+}
+
 /*
  * The common segments at the head: sent once, nothing else known of them, none behind them
  * reported. They were sent in this order, so that for RACK and for the round trip the last of them
@@ -45,21 +74,35 @@ static inline void ack_prefetch(const struct tcp_conn *c, const struct tseg *t)
 static inline void ack_plain(
 	struct tcp_conn *c, uint32_t ack, struct tcp_ack_result *r, uint64_t now_ns)
 {
-	uint32_t una = c->snd_una, end = una;
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rp_list *first = c->segs.next, *l;
+	uint32_t una = c->snd_una, end = una, n = 0;
+	struct ack_freed freed;
 	uint64_t xmit_ns = 0;
-	struct tseg *t;
 
 	if (rp_seq_gt(c->rack_fack, una))
 		return;
-	while ((t = tcp_head(c)) && (t->flags & ~TSEG_SUM) == TSEG_SENT &&
-		rp_seq_leq(t->seq + t->length, ack)) {
+	freed.count = 0;
+	for (l = first; l != &c->segs; l = l->next) {
+		struct tseg *t = tseg_of_link(l);
+
+		if ((t->flags & ~TSEG_SUM) != TSEG_SENT || rp_seq_gt(t->seq + t->length, ack))
+			break;
 		ack_prefetch(c, t);
 		end = t->seq + t->length;
 		xmit_ns = t->xmit_ns;
-		tcp_sendq_acked(c, t);
+		if (c->sack_hint == t)
+			c->sack_hint = NULL;
+		rp_list_remove(&t->xmit);
+		ack_free(&freed, t->payload);
+		n++;
 	}
-	if (end == una)
+	if (n == 0)
 		return;
+	rp_list_move_front(&s->tseg_free, first, l->prev);
+	s->tseg_count -= n;
+	if (freed.count > 0)
+		ack_freed_back(&freed);
 	c->pipe -= end - una;
 	r->delivered += end - una;
 	r->at_una = false;

@@ -33,6 +33,33 @@ void tcp_chain_join(struct tcp_chain *to, struct tcp_chain *from)
 	*from = (struct tcp_chain){0};
 }
 
+/* May bytes be put behind those of the mbuf? */
+static bool chain_is_own(struct rte_mbuf *m)
+{
+	return RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1;
+}
+
+void tcp_chain_collapse(struct tcp_chain *chain)
+{
+	struct rte_mbuf *m = chain->head, *next;
+
+	while (m && (next = m->next)) {
+		if (!chain_is_own(m) || next->data_len > rte_pktmbuf_tailroom(m)) {
+			m = next;
+			continue;
+		}
+		memcpy(rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len),
+			rte_pktmbuf_mtod(next, const uint8_t *), next->data_len);
+		m->data_len = (uint16_t)(m->data_len + next->data_len);
+		m->pkt_len = m->data_len;
+		m->next = next->next;
+		next->next = NULL;
+		rte_pktmbuf_free_seg(next);
+		chain->mbufs--;
+	}
+	chain->tail = m;
+}
+
 struct rte_mbuf *tcp_chain_take(struct tcp_chain *chain)
 {
 	struct rte_mbuf *m = chain->head;

@@ -74,24 +74,6 @@ static inline void tcp_tseg_sum(const struct rp_tcp_stack *s, struct tseg *t)
 	t->flags |= TSEG_SUM;
 }
 
-/** Frees a segment of the slab that is on no list any more. */
-static inline void tcp_tseg_free(struct rp_tcp_stack *s, struct tseg *t)
-{
-	rp_mbuf_free(t->payload);
-	s->tseg_count--;
-	rp_list_push_front(&s->tseg_free, &t->link);
-}
-
-/** The head of the queue is acknowledged; it is in pipe, which the caller corrects. */
-static inline void tcp_sendq_acked(struct tcp_conn *c, struct tseg *t)
-{
-	if (c->sack_hint == t)
-		c->sack_hint = NULL;
-	rp_list_remove(&t->link);
-	rp_list_remove(&t->xmit);
-	tcp_tseg_free(tcp_stack_of(c), t);
-}
-
 /** The window of a segment whose ACK is acceptable (RFC 9293 3.10.7.4). */
 static inline void tcp_update_send_window(struct tcp_conn *c, const struct tcp_segment_in *in)
 {

@@ -20,9 +20,9 @@ static void info_sizes(const struct tcp_conn *c, struct rp_tcp_info *i)
 	i->timestamps = c->flags & TCPF_TS;
 	i->ecn = (c->ecn & (TCP_ECN_ON | TCP_ECN_ECT)) == (TCP_ECN_ON | TCP_ECN_ECT);
 	i->congestion = c->cc->name;
-	i->path_mtu = c->pmtu_ns ? (uint16_t)(c->mss + rp_net_overhead(&c->key.remote) +
-					      (i->timestamps ? TCP_TS_BYTES : 0))
-				 : 0;
+	i->path_mtu = c->flags & TCPF_PMTU ? (uint16_t)(c->mss + rp_net_overhead(&c->key.remote) +
+							(i->timestamps ? TCP_TS_BYTES : 0))
+					   : 0;
 	i->keepalive_idle_ns = c->keepalive_idle_ns;
 	i->keepalive_interval_ns = c->keepalive_interval_ns;
 	i->keepalive_probes = c->keepalive_probes;

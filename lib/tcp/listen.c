@@ -141,8 +141,13 @@ void tcp_syn_options(struct tcp_conn *c, const struct tcp_segment_in *in, uint64
 struct tcp_conn *tcp_listen_conn(
 	struct rp_tcp_stack *s, struct tcp_listener *l, const struct flow_key *key, uint64_t now_ns)
 {
-	struct tcp_conn *c = tcp_conn_new(s, key, now_ns);
+	struct tcp_conn *c;
 
+	if (s->pressure) {
+		s->counters->drop_pressure++;
+		return NULL;
+	}
+	c = tcp_conn_new(s, key, now_ns);
 	if (!c) {
 		s->counters->drop_nomem++;
 		return NULL;

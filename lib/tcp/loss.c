@@ -394,7 +394,7 @@ static void tlp_on_ack(struct tcp_conn *c, const struct tcp_ack_result *r)
 }
 
 /* Without SACK: RFC 6582, the duplicate acknowledgements standing in for what left the network. */
-static void reno_on_ack(struct tcp_conn *c, struct tcp_ack_result *r)
+static void newreno_on_ack(struct tcp_conn *c, struct tcp_ack_result *r)
 {
 	struct tseg *head;
 
@@ -462,7 +462,7 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 		leave_recovery(c);
 	}
 	if (!(c->flags & TCPF_SACK))
-		reno_on_ack(c, r);
+		newreno_on_ack(c, r);
 	else if (tcp_rack_quiet(c))
 		c->reo_ns = RP_NEVER;
 	else

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <tcp/hot_priv.h>
 
-/* The TCP header of a new packet, in front of so many bytes of options. Returns its raw sum. */
-static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq,
+/* The TCP header at `h`, in front of so many bytes of options. Returns its raw sum. */
+static inline uint64_t out_header_at(uint8_t *h, const struct flow_key *key, uint32_t seq,
 	uint32_t ack, uint8_t flags, uint16_t window, unsigned options)
 {
-	uint8_t *h = rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM);
 	uint64_t sum = tcp_store32(h, (uint32_t)key->local_port << 16 | key->remote_port);
 
 	sum += tcp_store32(h + 4, seq);
@@ -14,6 +13,14 @@ static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key
 		h + 12, (TCP_HEADER_BYTES + options) / 4 << 28 | (uint32_t)flags << 16 | window);
 	tcp_store32(h + 16, 0); /* checksum, urgent pointer */
 	return sum;
+}
+
+/* That of a new packet. */
+static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key, uint32_t seq,
+	uint32_t ack, uint8_t flags, uint16_t window, unsigned options)
+{
+	return out_header_at(rte_pktmbuf_mtod_offset(m, uint8_t *, RP_NET_HEADROOM), key, seq, ack,
+		flags, window, options);
 }
 
 /* Some at once cost less; where there are so few no more, one will do. */
@@ -387,6 +394,93 @@ static bool out_plain(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	return true;
 }
 
+/*
+ * Segments that are full and follow each other in one turn differ in sequence number, checksum and
+ * payload only. The first of them goes by out_plain(); for the others the headers are made once.
+ */
+struct out_run {
+	unsigned count, bytes; /* of segments that went; of the headers */
+	bool never;	       /* they cannot be made ahead */
+	uint64_t sum;	       /* raw, of all but sequence number and payload; bytes > 0 */
+	uint8_t headers[TCP_OUT_HEADERS + TCP_TS_BYTES];
+};
+
+static RP_APART void out_run_make(struct tcp_conn *c, struct out_run *run, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	unsigned options = c->flags & TCPF_TS ? TCP_TS_BYTES : 0;
+	uint8_t flags = TCP_ACK | (c->ecn & TCP_ECN_ECHO ? TCP_ECE : 0);
+	struct rp_net_segment segment = {
+		.remote = &c->key.remote,
+		.local = c->key.local,
+		.ecn = c->ecn & TCP_ECN_ECT ? RP_NET_ECN_ECT0 : RP_NET_ECN_NONE,
+	};
+	struct rp_net_template t;
+
+	if (!rp_net_template_make(s->net, c->neigh, &segment,
+		    (uint16_t)(TCP_HEADER_BYTES + options + c->mss), &t)) {
+		run->never = true;
+		return;
+	}
+	memcpy(run->headers, t.headers, RP_NET_HEADROOM);
+	run->sum = t.pseudo;
+	tcp_options_build_plain(c, run->headers + TCP_OUT_HEADERS, &run->sum, now_ns);
+	run->sum += out_header_at(run->headers + RP_NET_HEADROOM, &c->key, 0, c->rcv_nxt, flags,
+		tcp_window_select(c), options);
+	run->bytes = TCP_OUT_HEADERS + options;
+}
+
+/* One more of them. */
+static RP_APART bool out_run_one(
+	struct tcp_conn *c, struct out_run *run, struct tseg *t, uint64_t now_ns)
+{
+	struct rp_tcp_stack *s = tcp_stack_of(c);
+	struct rte_mbuf *m = out_in_place(c, t);
+	uint16_t checksum;
+	uint64_t sum;
+	uint8_t *p;
+
+	if (!m) {
+		m = out_header_mbuf(s);
+		if (!m)
+			return out_starved(s) != NULL;
+		m->data_len = (uint16_t)run->bytes;
+		m->pkt_len = m->data_len;
+		if (!out_payload(c, t, m)) {
+			rte_pktmbuf_free(m);
+			return false;
+		}
+	}
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	memcpy(p, run->headers, TCP_OUT_HEADERS);
+	if (run->bytes > TCP_OUT_HEADERS)
+		memcpy(p + TCP_OUT_HEADERS, run->headers + TCP_OUT_HEADERS, TCP_TS_BYTES);
+	sum = rp_csum_add(run->sum + t->sum, tcp_store32(p + RP_NET_HEADROOM + 4, t->seq));
+	checksum = (uint16_t)~rp_csum_fold(sum);
+	memcpy(p + RP_NET_HEADROOM + 16, &checksum, sizeof(checksum));
+	out_account(c, t, t->length, now_ns);
+	s->counters->tx_segments++;
+	rp_net_output_made(s->net, c->neigh, m, now_ns);
+	return true;
+}
+
+/* Full, and not the last of a burst, which is pushed. */
+static inline bool out_in_run(const struct tcp_conn *c, const struct tseg *t)
+{
+	return t->length == c->mss && !c->burst_ends && t->link.next != &c->segs &&
+	       !(c->ecn & TCP_ECN_CWR) && t->length > TCP_COPY_MAX;
+}
+
+static inline bool out_next(
+	struct tcp_conn *c, struct out_run *run, struct tseg *t, uint64_t now_ns)
+{
+	if (run->never || !out_in_run(c, t) || run->count++ == 0)
+		return out_plain(c, t, now_ns);
+	if (run->bytes == 0)
+		out_run_make(c, run, now_ns);
+	return run->never ? out_plain(c, t, now_ns) : out_run_one(c, run, t, now_ns);
+}
+
 static inline bool out_is_plain(const struct tcp_conn *c, const struct tseg *t)
 {
 	return !(t->flags & ~TSEG_SUM) && !tcp_sack_owed(c) &&
@@ -603,10 +697,13 @@ static void out_limited(struct tcp_conn *c)
 static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 {
 	const bool tso = tcp_stack_of(c)->net_config.iface.tx_tso;
+	struct out_run run;
 	uint32_t quantum = TCP_QUANTUM_BYTES;
 	unsigned super;
 	struct tseg *t;
 
+	run.count = run.bytes = 0;
+	run.never = false;
 	if (c->next_unsent && c->snd_una == c->snd_nxt &&
 		now_ns - c->sent_ns >= RP_MAX(c->rto_ns, c->rto_min_ns))
 		tcp_cwnd_restart(c);
@@ -631,7 +728,7 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 			span = c->snd_nxt - t->seq;
 		} else {
 			c->burst_ends = quantum < TCP_QUANTUM_BYTES && out_burst_ends(c, t, flight);
-			sent = out_is_plain(c, t) ? out_plain(c, t, now_ns)
+			sent = out_is_plain(c, t) ? out_next(c, &run, t, now_ns)
 						  : tcp_xmit(c, t, now_ns);
 		}
 		c->burst_ends = false;

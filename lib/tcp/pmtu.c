@@ -30,6 +30,7 @@ void tcp_pmtu_learn(struct tcp_conn *c, uint16_t mtu, uint64_t now_ns)
 
 	c->mss = (uint16_t)(mtu - pmtu_overhead(c));
 	c->pmtu_ns = now_ns;
+	c->flags |= TCPF_PMTU;
 	*pmtu_slot(tcp_stack_of(c), &c->key.remote) =
 		(struct tcp_pmtu){.remote = c->key.remote, .learned_ns = now_ns, .mtu = mtu};
 	rp_list_foreach_safe (l, next, &c->xmit)
@@ -46,6 +47,7 @@ void tcp_pmtu_apply(struct tcp_conn *c, uint64_t now_ns)
 		return;
 	c->mss = (uint16_t)(p->mtu - pmtu_overhead(c));
 	c->pmtu_ns = p->learned_ns;
+	c->flags |= TCPF_PMTU;
 }
 
 /* Is there a segment in flight that holds `seq` and is too large? */
@@ -89,9 +91,9 @@ void tcp_pmtu_too_big(struct tcp_conn *c, uint32_t seq, uint16_t mtu, uint64_t n
 
 void tcp_pmtu_age(struct tcp_conn *c, uint64_t now_ns)
 {
-	if (c->pmtu_ns == 0 || now_ns - c->pmtu_ns <= PMTU_AGE_NS)
+	if (now_ns - c->pmtu_ns <= PMTU_AGE_NS)
 		return;
-	c->pmtu_ns = 0;
+	c->flags &= ~TCPF_PMTU;
 	c->mss = c->mss_full;
 }
 

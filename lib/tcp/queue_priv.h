@@ -76,5 +76,6 @@ struct tcp_ooo {
 	struct rp_list link;
 	uint32_t start, end;
 	uint32_t stamp; /* when it last grew: the most recent is reported first (RFC 2018 4) */
+	uint32_t collapse_at; /* so many mbufs are looked at whether they could be fewer */
 	struct tcp_chain chain;
 };

@@ -54,6 +54,7 @@ static struct tcp_ooo *ooo_new(struct tcp_conn *c, struct tcp_ooo *after)
 	s->ooo_count++;
 	c->ooo_count++;
 	ooo_of(l)->chain = (struct tcp_chain){0};
+	ooo_of(l)->collapse_at = TCP_COLLAPSE_MIN;
 	rp_list_push_front(after ? &after->link : &c->ooo, l);
 	return ooo_of(l);
 }
@@ -66,10 +67,26 @@ static void ooo_merge(struct tcp_conn *c, struct tcp_ooo *a, struct tcp_ooo *b)
 	tcp_chain_join(&a->chain, &b->chain);
 	a->end = b->end;
 	a->stamp = RP_MAX(a->stamp, b->stamp);
+	a->collapse_at = RP_MAX(a->collapse_at, b->collapse_at);
 	c->ooo_count--;
 	s->ooo_count--;
 	rp_list_unlink(&b->link);
 	rp_list_push_front(&s->ooo_free, &b->link);
+}
+
+/*
+ * A peer that sends a few bytes a segment would have each of them hold a buffer. Not looked at
+ * again before there are twice as many: some cannot be put together.
+ */
+static void ooo_collapse(struct tcp_conn *c, struct tcp_ooo *o)
+{
+	uint32_t mbufs = o->chain.mbufs;
+
+	if (mbufs < o->collapse_at || !tcp_chain_sparse(&o->chain, c->rcv_mss))
+		return;
+	tcp_chain_collapse(&o->chain);
+	ooo_mbufs_gone(c, mbufs - o->chain.mbufs);
+	o->collapse_at = TCP_COLLAPSE_MIN + 2 * o->chain.mbufs;
 }
 
 /*
@@ -100,6 +117,7 @@ static struct tcp_ooo *ooo_insert(
 	next = o->link.next == &c->ooo ? NULL : ooo_of(o->link.next);
 	if (next && next->start == o->end)
 		ooo_merge(c, o, next);
+	ooo_collapse(c, o);
 	return o;
 }
 

@@ -25,10 +25,13 @@ static inline struct tseg *tseg_new(struct rp_tcp_stack *s)
 
 static void tseg_free(struct rp_tcp_stack *s, struct tseg *t)
 {
-	if (t->flags & TSEG_OWNED)
+	if (t->flags & TSEG_OWNED) {
 		t->flags = 0; /* of a SYN or a FIN: no payload */
-	else
-		tcp_tseg_free(s, t);
+		return;
+	}
+	rp_mbuf_free(t->payload);
+	s->tseg_count--;
+	rp_list_push_front(&s->tseg_free, &t->link);
 }
 
 static bool tseg_partial(const struct tseg *t)
@@ -126,11 +129,8 @@ static bool sendq_whole(const struct tcp_conn *c, const struct rte_mbuf *chain)
 	return whole == SENDQ_WHOLE_MIN;
 }
 
-/*
- * Puts one single-segment mbuf into the queue, cut at the borders of segments. `whole`: one that
- * is a segment stays in one piece.
- */
-static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m, bool whole)
+/* Puts one single-segment mbuf into the queue, cut at the borders of segments. */
+static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m)
 {
 	struct rp_tcp_stack *s = tcp_stack_of(c);
 
@@ -140,8 +140,6 @@ static void sendq_push_mbuf(struct tcp_conn *c, struct rte_mbuf *m, bool whole)
 		uint32_t room, n;
 
 		if (t && t->payload->nb_segs >= TCP_CHAIN_MAX && m->data_len > SENDQ_COPY_MAX)
-			t = NULL;
-		if (whole && m->data_len == c->mss)
 			t = NULL;
 		if (!t)
 			t = sendq_new_tail(c);
@@ -224,8 +222,10 @@ static RP_APART int sendq_push_chain(struct tcp_conn *c, struct rte_mbuf *chain)
 		own->nb_segs = 1;
 		own->pkt_len = own->data_len;
 		own->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
-		if (own->data_len > 0)
-			sendq_push_mbuf(c, own, whole);
+		if (whole && own->data_len == c->mss)
+			sendq_link(c, sendq_new_tail(c), own);
+		else if (own->data_len > 0)
+			sendq_push_mbuf(c, own);
 		else
 			rte_pktmbuf_free_seg(own);
 		own = next;

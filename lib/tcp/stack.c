@@ -140,6 +140,8 @@ struct rp_tcp_stack *rp_tcp_create(const struct rp_tcp_config *config, uint64_t 
 	s->transport.name = "tcp";
 	s->counters = config->counters ? config->counters : &s->own_counters;
 	s->now_ns = now_ns;
+	s->pressure_due_ns = config->rx_pool ? now_ns : RP_NEVER;
+	s->rx_most = config->rx_pool ? rte_mempool_avail_count(config->rx_pool) : 0;
 	s->rand.state = config->seed;
 	rp_list_init(&s->dirty);
 	rp_list_init(&s->blocked);
@@ -389,6 +391,8 @@ static inline void serve(struct tcp_conn *c, uint64_t now_ns)
 	if (c->flags & TCPF_TURN_BEFORE && !serve_before(c, now_ns))
 		return;
 	if (c->rx.bytes > 0 && c->events) {
+		if (tcp_chain_sparse(&c->rx, c->rcv_mss))
+			tcp_chain_collapse(&c->rx);
 		c->unconsumed += c->rx.bytes;
 		c->events->on_data(c->events_ctx, &c->base, tcp_chain_take(&c->rx), now_ns);
 	}
@@ -430,6 +434,17 @@ static RP_SELDOM void stack_unblock(struct rp_tcp_stack *s, uint64_t now_ns)
 	}
 }
 
+/* What its owner has of a connection begins there, most likely. */
+static inline void stack_prefetch_owner(const struct tcp_conn *c)
+{
+	const uint8_t *p = c->events_ctx;
+
+	if (c->rx.bytes > 0) {
+		__builtin_prefetch(p, 1);
+		__builtin_prefetch(p + RP_CACHE_LINE, 1);
+	}
+}
+
 unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 {
 	unsigned served = 0, fired = 0;
@@ -438,6 +453,8 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 
 	s->now_ns = RP_MAX(s->now_ns, now_ns);
 	rp_net_poll(s->net, now_ns);
+	if (now_ns >= s->pressure_due_ns)
+		tcp_pressure_poll(s, now_ns);
 	rp_wheel_advance(&s->wheel, now_ns);
 	while (fired < STACK_TIMER_BUDGET && (n = rp_wheel_pop(&s->wheel))) {
 		fired++;
@@ -452,8 +469,13 @@ unsigned rp_tcp_poll(struct rp_tcp_stack *s, uint64_t now_ns)
 		stack_unblock(s, now_ns);
 	while (served < STACK_DIRTY_BUDGET && (l = rp_list_pop_front(&s->dirty))) {
 		served++;
-		if (!rp_list_empty(&s->dirty))
-			tcp_conn_prefetch(rp_list_entry(s->dirty.next, struct tcp_conn, dirty));
+		if (!rp_list_empty(&s->dirty)) {
+			const struct tcp_conn *next =
+				rp_list_entry(s->dirty.next, struct tcp_conn, dirty);
+
+			tcp_conn_prefetch(next);
+			stack_prefetch_owner(next);
+		}
 		serve(rp_list_entry(l, struct tcp_conn, dirty), now_ns);
 	}
 	if (s->dead_count > 0)
@@ -476,6 +498,8 @@ uint64_t rp_tcp_next_deadline(const struct rp_tcp_stack *s)
 		return 0;
 	d = RP_MIN(rp_wheel_next(&s->wheel), rp_net_next_deadline(s->net));
 	d = RP_MIN(d, tcp_tw_next(s));
+	if (s->pressure)
+		d = RP_MIN(d, s->pressure_due_ns);
 	if (!rp_list_empty(&s->blocked) && rp_net_tx_room(s->net, false) > 0)
 		d = RP_MIN(d, s->blocked_until_ns);
 	return d;

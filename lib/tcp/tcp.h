@@ -75,6 +75,12 @@ struct rp_tcp_config {
 	/** Interface, pools, neighbour limits, network counters. on_neigh_failed is set by the
 	 * stack. */
 	struct rp_net_config net;
+	/**
+	 * What the port receives into. While less than a quarter of it is free nobody is accepted,
+	 * and windows open less far; below a tenth what is out of order is given up. NULL: it is
+	 * not watched.
+	 */
+	struct rte_mempool *rx_pool;
 
 	uint32_t connections_max; /**< 0 = 1024 */
 	uint32_t listeners_max;	  /**< 0 = 16 */

@@ -76,6 +76,7 @@ enum {
 	TCPF_TLP_RTX = 1 << 22,	       /* ... and it was a retransmission */
 	TCPF_UNDO = 1 << 23,	       /* undo_* are set: the last reduction may be taken back */
 	TCPF_OPTION_TIMEOUT = 1 << 24, /* the user timeout was asked for */
+	TCPF_PMTU = 1 << 25,	       /* a path MTU is known: pmtu_ns */
 	TCPF_DSACK = 1 << 26,	       /* `dsack` is to be reported */
 	TCPF_BLOCKED = 1 << 27,	       /* waits for buffers or for room in the transmit queue */
 	TCPF_SOFT_ERROR = 1 << 28,     /* ICMP said unreachable */
@@ -224,7 +225,7 @@ struct tcp_conn {
 	bool ecn_insist;				   /* no fallback of a lost SYN */
 	uint64_t rto_min_own_ns;			   /* without the stack's floor */
 	uint64_t keepalive_idle_ns, keepalive_interval_ns; /* idle 0: off */
-	uint64_t pmtu_ns; /* when a path MTU was learned; 0: none */
+	uint64_t pmtu_ns;				   /* TCPF_PMTU: when it was learned */
 	struct tcp_bucket pmtu_bucket;
 	uint64_t opened_ns;
 	uint64_t stat_rtx, stat_rto, stat_tlp, stat_undo;
@@ -270,6 +271,14 @@ struct tcp_pmtu {
 };
 
 #define TCP_PMTU_ENTRIES 64
+
+/** How short the receive buffers are. */
+enum tcp_pressure {
+	TCP_PRESSURE_NONE,
+	TCP_PRESSURE_SHORT,    /* nobody new, smaller windows */
+	TCP_PRESSURE_CRITICAL, /* what is out of order is given up */
+};
+
 #define TCP_HEADERS_AHEAD 8
 
 struct rp_tcp_stack {
@@ -285,6 +294,9 @@ struct rp_tcp_stack {
 	uint64_t blocked_until_ns;
 	uint64_t rto_floor_ns; /* of rp_tcp_set_rto_floor() */
 	struct tcp_pmtu pmtu[TCP_PMTU_ENTRIES];
+	uint64_t pressure_due_ns; /* of the next look at rx_pool; RP_NEVER: there is none */
+	uint32_t rx_most;	  /* buffers of it that were free at most: all but the device's */
+	enum tcp_pressure pressure;
 	uint64_t cookie_ns; /* when the last SYN cookie was sent; 0: never */
 	/* Header mbufs of the next segments, the oldest first: a ring of TCP_HEADERS_AHEAD. */
 	struct rte_mbuf *headers[TCP_HEADERS_AHEAD];
@@ -326,8 +338,9 @@ struct rp_tcp_stack {
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
 #define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */
 #define TCP_COPY_MAX 256			    /* payload copied rather than referenced */
-#define TCP_ISN_GAP 65537 /* behind the numbers of the connection before */
-#define TCP_CHAIN_MAX 12  /* mbufs of one segment's payload */
+#define TCP_ISN_GAP 65537   /* behind the numbers of the connection before */
+#define TCP_CHAIN_MAX 12    /* mbufs of one segment's payload */
+#define TCP_COLLAPSE_MIN 16 /* mbufs of received bytes that may be put together */
 
 static inline struct tcp_conn *tcp_conn_of(const struct rp_conn *c)
 {
@@ -415,6 +428,16 @@ unsigned tcp_options_put_syn(const struct tcp_syn_offer *offer, uint8_t *p);
 /** Appends a chain (take) and leaves out empty segments. */
 void tcp_chain_append(struct tcp_chain *chain, struct rte_mbuf *m);
 void tcp_chain_join(struct tcp_chain *to, struct tcp_chain *from);
+/** Copies what fits into the room behind the mbuf before it: fewer buffers with the same bytes. */
+void tcp_chain_collapse(struct tcp_chain *chain);
+/**
+ * Are its buffers, of so many bytes each when they are full, less than half full? Then it is worth
+ * the copy, where there are some.
+ */
+static inline bool tcp_chain_sparse(const struct tcp_chain *chain, uint32_t full)
+{
+	return chain->mbufs >= TCP_COLLAPSE_MIN && (uint64_t)chain->mbufs * full > 2 * chain->bytes;
+}
 /** The chain as one packet; empties it. NULL where it was empty. */
 struct rte_mbuf *tcp_chain_take(struct tcp_chain *chain);
 void tcp_chain_free(struct tcp_chain *chain);
@@ -549,7 +572,7 @@ void tcp_pmtu_learn(struct tcp_conn *c, uint16_t mtu, uint64_t now_ns);
 void tcp_pmtu_apply(struct tcp_conn *c, uint64_t now_ns);
 /** An ICMP error says that `seq` did not fit. Checks it (RFC 5927 7). */
 void tcp_pmtu_too_big(struct tcp_conn *c, uint32_t seq, uint16_t mtu, uint64_t now_ns);
-/** After some time a larger one is tried again (RFC 1191 6.3). */
+/** TCPF_PMTU: after some time a larger one is tried again (RFC 1191 6.3). */
 void tcp_pmtu_age(struct tcp_conn *c, uint64_t now_ns);
 /** Timeouts in a row: it may be that large packets vanish and nobody says so (RFC 4821). */
 void tcp_pmtu_suspect(struct tcp_conn *c, uint64_t now_ns);
@@ -700,6 +723,11 @@ unsigned tcp_sack_blocks(const struct tcp_conn *c, struct tcp_range *out, unsign
 void tcp_ooo_free(struct tcp_conn *c);
 /** Behind the last byte out of order; there is one. */
 uint32_t tcp_ooo_end(const struct tcp_conn *c);
+
+/* pressure.c */
+
+/** Looks at the receive pool, and does what follows from it. */
+void tcp_pressure_poll(struct rp_tcp_stack *s, uint64_t now_ns);
 
 /* listen.c */
 

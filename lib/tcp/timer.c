@@ -165,8 +165,12 @@ void tcp_arm(struct tcp_conn *c, uint64_t now_ns)
 
 	timer_set_xmit(c, now_ns);
 	d = timer_deadline(c);
-	/* Later than what is in the wheel: that fires in vain, and is put back then. */
-	if (rp_wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d)
+	/*
+	 * Later than what is in the wheel: that fires in vain, and is put back then. Of many
+	 * connections each is idle most of the time, and to come back to it costs more.
+	 */
+	if (rp_wheel_armed(&c->wheel) && c->wheel.deadline_ns <= d &&
+		(d != RP_NEVER || s->conn_count <= TCP_CONNS_NEAR))
 		return;
 	rp_wheel_del(&s->wheel, &c->wheel);
 	if (d != RP_NEVER)
@@ -284,7 +288,8 @@ static bool timer_keepalive(struct tcp_conn *c, uint64_t now_ns)
 
 void tcp_timer_fired(struct tcp_conn *c, uint64_t now_ns)
 {
-	tcp_pmtu_age(c, now_ns);
+	if (c->flags & TCPF_PMTU)
+		tcp_pmtu_age(c, now_ns);
 	/* What was set for this time may have been answered in this very turn, before the poll. */
 	timer_set_xmit(c, now_ns);
 	if (tcp_deadline(c) > now_ns) {

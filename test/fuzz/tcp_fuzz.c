@@ -400,7 +400,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.send_buffer_bytes = 16384,
 		.receive_buffer_bytes = 32768,
 		.ooo_ranges_max = 8,
-		.ooo_mbufs_max = 16,
+		.ooo_mbufs_max = 40,
 		.pmtu_blackhole = true,
 		.syn_cookies = size % 3 ? RP_SYN_COOKIES_AUTO : RP_SYN_COOKIES_ALWAYS,
 		.routes = {{.options = {.congestion = size % 2 ? RP_CONGESTION_DCTCP
@@ -421,6 +421,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	free_received = rte_mempool_avail_count(received);
 	config.net.header_pool = headers;
 	config.net.payload_pool = payloads;
+	config.rx_pool = size % 4 ? NULL : headers; /* which runs short at times */
 	memcpy(config.net.iface.mac, our_mac, 6);
 	config.net.iface.addresses[0] =
 		(struct rp_net_address){.ip = RP_IP4(10, 0, 0, 1), .prefix_length = 24};

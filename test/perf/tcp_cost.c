@@ -12,8 +12,9 @@
  * With `steps` in front (tcp_cost steps rr 1000) each turn is a microsecond later than the one
  * before, whatever the clock says: the same instructions each time, to be counted by callgrind.
  *
- * An end's time is all between its rx_burst and its tx_burst: device, stack, and the application,
- * which only frees what comes. The status is 1 where memory does not come back.
+ * A time is the median of 32 parts of the run. An end's is all between its rx_burst and its
+ * tx_burst: device, stack, and the application, which only frees what comes. The status is 1 where
+ * memory does not come back.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -265,6 +266,25 @@ static void open_all(uint32_t count)
 
 /* ---- the measurements ---- */
 
+/* A measurement is cut, and the figure is the median of the parts: other programs disturb some. */
+#define PARTS 32u
+struct parts {
+	double ns[PARTS];
+};
+
+static int by_ns(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static double median(struct parts *p)
+{
+	qsort(p->ns, PARTS, sizeof(p->ns[0]), by_ns);
+	return (p->ns[PARTS / 2 - 1] + p->ns[PARTS / 2]) / 2;
+}
+
 #define AHEAD 4 /* connections that are fetched before they send */
 
 static uint32_t connections = 1, next_conn, row = 1, in_row;
@@ -290,6 +310,7 @@ static void send_segments(struct end *e, uint64_t now_ns)
 static double stream(uint64_t segments)
 {
 	const struct rp_tcp_counters *tx = rp_tcp_counters(ends[0].stack);
+	struct parts parts[2];
 	uint64_t bytes, rtx, t0;
 	double ns;
 
@@ -299,6 +320,19 @@ static double stream(uint64_t segments)
 	ends[0].ticks = ends[1].ticks = ends[1].received = queued = 0;
 	wanted = segments;
 	t0 = clock_read();
+	for (unsigned k = 0; k < PARTS; k++) {
+		uint64_t at[2] = {ends[0].ticks, ends[1].ticks}, from = ends[1].received;
+		double part;
+
+		while (ends[1].received < bytes / PARTS * (k + 1)) {
+			turn(0, send_segments);
+			turn(1, NULL);
+		}
+		part = (double)RP_MAX(ends[1].received - from, 1u) * (double)segments /
+		       (double)bytes;
+		for (unsigned i = 0; i < 2; i++)
+			parts[i].ns[k] = (double)(ends[i].ticks - at[i]) * ns_per_tick / part;
+	}
 	while (ends[1].received < bytes) {
 		turn(0, send_segments);
 		turn(1, NULL);
@@ -307,29 +341,33 @@ static double stream(uint64_t segments)
 	printf("%" PRIu64
 	       " segments over %u connections, %u in a row: receiver %.1f ns, sender %.1f ns a segment; "
 	       "%.2f Gbit/s in one thread; %" PRIu64 " retransmitted\n",
-		segments, connections, row, (double)ends[1].ticks * ns_per_tick / (double)segments,
-		(double)ends[0].ticks * ns_per_tick / (double)segments,
+		segments, connections, row, median(&parts[1]), median(&parts[0]),
 		(double)bytes * 8 / (double)segments / ns, tx->rtx_segments - rtx);
 	return ns;
 }
 
 static void rr(uint64_t requests)
 {
-	uint64_t t0;
+	struct parts parts;
 
 	ends[1].echo = true;
 	open_all(1);
 	ends[0].received = 0;
 	ends[0].again = requests - 1;
-	t0 = clock_read();
 	if (!send_bytes(&ends[0], ends[0].conns[0], SMALL_BYTES, now()))
 		die("no buffer");
-	while (ends[0].received < requests * SMALL_BYTES) {
-		turn(0, NULL);
-		turn(1, NULL);
+	for (unsigned k = 0; k < PARTS; k++) {
+		uint64_t t0 = clock_read(), from = ends[0].received;
+
+		while (ends[0].received < requests * (k + 1) / PARTS * SMALL_BYTES) {
+			turn(0, NULL);
+			turn(1, NULL);
+		}
+		parts.ns[k] = (double)(clock_read() - t0) * ns_per_tick * SMALL_BYTES /
+			      (double)RP_MAX(ends[0].received - from, 1u);
 	}
 	printf("%" PRIu64 " requests of %u bytes: %.1f ns each, both ends\n", requests, SMALL_BYTES,
-		(double)(clock_read() - t0) * ns_per_tick / (double)requests);
+		median(&parts));
 }
 
 static void open_more(struct end *e, uint64_t now_ns)

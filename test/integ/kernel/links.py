@@ -7,17 +7,22 @@ receiver is the kernel's TCP behind a tap, for both; the sender is the kernel's 
 tap, or our stack. They take turns with the same seeds. A figure is what the receiver's application
 read from --warm seconds on; a cell is the median of its runs.
 
-usage: links.py --links build/test/integ/kernel/kernel_links [--runs 9] [--only TEXT] [--write FILE]
+usage: links.py --links build/test/integ/kernel/kernel_links [--runs 9] [--only TEXT] [--write docs/results/tcp_links.md]
 Status 0; 1: a cell is below --least times the kernel's; 77: it cannot be run here.
 """
 import argparse
 import os
+import pathlib
+import platform
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / 'perf'))
+import page  # noqa: E402
 
 PORT = 9000
 SENDER, RECEIVER = '192.0.2.1', '192.0.2.2'
@@ -193,7 +198,7 @@ def main():
     parser.add_argument('--least', type=float, default=0.95)
     parser.add_argument('--only', default='')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--write', help='a file for the table')
+    parser.add_argument('--write', help='the page whose table it is')
     parser.add_argument('--verbose', action='store_true')
     args = parser.parse_args()
     reason = why_not()
@@ -216,9 +221,14 @@ def main():
         rows.append(row)
         print(row, flush=True)
     if args.write:
-        with open(args.write, 'w', encoding='utf-8') as out:
-            out.write('| round trip | Mbit/s | loss | reordered | ours, MB/s | Linux, MB/s | ratio |\n'
-                      '|---|---|---|---|---|---|---|\n' + '\n'.join(rows) + '\n')
+        text = ('Linux %s, load %.1f when it ended; %d of %d cells below %g.\n\n'
+                '| round trip | Mbit/s | loss | reordered | ours, MB/s | Linux, MB/s | ratio |\n'
+                '|---|---|---|---|---|---|---|\n' % (
+                    platform.release(), os.getloadavg()[2], bad, len(rows), args.least) + '\n'.join(rows))
+        command = 'test/integ/kernel/links.py --runs %d' % args.runs
+        if not page.put(args.write, 'real', text, command + (' --only "%s"' % args.only if args.only else '')):
+            print('%s has no place for the table' % args.write)
+            return 2
     return 1 if bad else 0
 
 

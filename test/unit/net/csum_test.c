@@ -58,6 +58,24 @@ static void every_length_and_alignment(void **state)
 	}
 }
 
+/* The processor at hand takes one of them. */
+static void every_way(void **state)
+{
+	static uint8_t data[66000];
+	uint16_t sum;
+
+	for (unsigned constant = 0; constant < 256; constant += 255) {
+		fill(data, sizeof(data), (uint8_t)constant);
+		for (enum csum_way way = CSUM_PLAIN; way <= CSUM_BY_MASKS; way++)
+			for (size_t n = 0; n <= 65536; n += n < 700 ? 1 : n < 1600 ? 7 : 12787)
+				for (size_t at = 0; at < 33; at += n < 320 ? 3 : 16)
+					if (csum_by(way, data + at, n, &sum))
+						assert_same(sum, plain_sum(data + at, n), n, at);
+	}
+	assert_true(csum_by(CSUM_PLAIN, data, 10, &sum));
+	assert_false(csum_by(CSUM_PLAIN, data, 65537, &sum));
+}
+
 static void carries_of_a_long_one(void **state)
 {
 	size_t n = 1 << 20;
@@ -111,6 +129,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_length_and_alignment),
+		cmocka_unit_test(every_way),
 		cmocka_unit_test(carries_of_a_long_one),
 		cmocka_unit_test(headers),
 		cmocka_unit_test(chains),

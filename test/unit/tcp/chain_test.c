@@ -109,6 +109,43 @@ static void slicing_without_buffers(void **state)
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
 }
 
+/* Pieces are put together in the room of buffers that are nobody else's. */
+static void collapsing(void **state)
+{
+	struct rte_mbuf *shared = make(300, 20, 20), *m;
+	struct tcp_chain chain = {0};
+
+	tcp_chain_append(&chain, make(0, 300, 10));
+	assert_int_equal(chain.mbufs, 30);
+	assert_true(tcp_chain_sparse(&chain, 128) && !tcp_chain_sparse(&chain, 20));
+	tcp_mbuf_ref(shared);
+	tcp_chain_append(&chain, shared);
+	tcp_chain_append(&chain, make(320, 100, 10));
+	tcp_chain_collapse(&chain);
+	/* 120, 120, 60 with the 20 of the shared one and 40, 60. */
+	assert_int_equal(chain.mbufs, 4);
+	assert_int_equal(chain.bytes, 420);
+	assert_null(chain.tail->next);
+	assert_int_equal(chain.tail->data_len, 60);
+	assert_int_equal(rte_mbuf_refcnt_read(shared), 1);
+	rte_pktmbuf_free(shared);
+	m = tcp_chain_take(&chain);
+	is(m, 0, 420);
+	rte_pktmbuf_free(m);
+	/* What is appended behind one that is shared: a buffer of its own. */
+	tcp_mbuf_ref(shared = make(0, 10, 10));
+	tcp_chain_append(&chain, shared);
+	tcp_chain_append(&chain, make(10, 40, 10));
+	tcp_chain_collapse(&chain);
+	assert_int_equal(chain.mbufs, 2);
+	assert_int_equal(shared->data_len, 10);
+	rte_pktmbuf_free(shared);
+	m = tcp_chain_take(&chain);
+	is(m, 0, 50);
+	rte_pktmbuf_free(m);
+	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,6 +153,7 @@ int main(void)
 		cmocka_unit_test(slicing_shares),
 		cmocka_unit_test(joining),
 		cmocka_unit_test(slicing_without_buffers),
+		cmocka_unit_test(collapsing),
 	};
 
 	if (sim_eal())

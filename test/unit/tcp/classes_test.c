@@ -404,6 +404,143 @@ static void segments_without_timestamps(void **state)
 	wire_free(w);
 }
 
+static unsigned rx_used(const struct wire *w)
+{
+	return w->sim->host[0].rx_free - rte_mempool_avail_count(w->sim->host[0].rx_pool);
+}
+
+static void forget_out(struct wire *w)
+{
+	w->out_count = w->out_next = 0;
+}
+
+/* Class 6: segments of a byte, in any order, do not hold a buffer each. */
+static void tiny_segments_share_buffers(void **state)
+{
+	struct rp_rand rand = {base_seed};
+	uint32_t order[600], n = RP_ARRAY_SIZE(order);
+
+	for (unsigned way = 0; way < 3; way++) {
+		struct sim_config c = plain;
+		unsigned most = 0;
+		struct wire *w;
+
+		c.tcp[0].ooo_ranges_max = n;
+		w = wire_new(&c);
+
+		wire_accept(w, true);
+		for (uint32_t i = 0; i < n; i++)
+			order[i] = way == 0 ? 1 + i : n - i;
+		for (uint32_t i = n - 1; way == 2 && i > 0; i--) {
+			uint32_t k = rp_rand_below(&rand, i + 1), swap = order[i];
+
+			order[i] = order[k];
+			order[k] = swap;
+		}
+		for (uint32_t i = 0; i < n; i++) {
+			put_bytes(w, order[i], 1);
+			most = RP_MAX(most, rx_used(w));
+			forget_out(w);
+		}
+		/* At random they are in many ranges for a while. */
+		assert_in_range(most, 1, way < 2 ? 40 : n * 3 / 4);
+		assert_in_range(rx_used(w), 1, 40);
+		put_bytes(w, 0, 1);
+		assert_int_equal(w->app.received, 1 + n);
+		wire_free(w);
+	}
+}
+
+static void fill(struct wire *w, uint32_t from, uint32_t to)
+{
+	for (; from < to; from += 1460) {
+		forget_out(w);
+		put_bytes(w, from, RP_MIN(1460u, to - from));
+	}
+	wire_wait(w, 2 * MS); /* a delayed acknowledgement */
+}
+
+static unsigned take_buffers(struct wire *w, struct rte_mbuf **taken, unsigned have, unsigned leave)
+{
+	struct rte_mempool *pool = w->sim->host[0].rx_pool;
+
+	for (; rte_mempool_avail_count(pool) > leave; have++)
+		taken[have] = rte_pktmbuf_alloc(pool);
+	return have;
+}
+
+static void dial_by_hand(struct wire *w)
+{
+	w->remote_port++;
+	forget_out(w);
+	wire_send(w, &(struct wire_segment){.flags = SYN, .seq = w->iss, .window = 5000});
+	w->remote_port--;
+}
+
+/* A millisecond, and a turn of the loop. */
+static void pass(struct wire *w)
+{
+	wire_wait(w, MS);
+	sim_turn(w->sim, 0);
+}
+
+/* Class 29: what fills the receive pool is held back in steps; what is in order is not dropped. */
+static void receive_buffers_run_short(void **state)
+{
+	struct sim_config c = plain;
+	const struct rp_tcp_counters *n;
+	struct rte_mbuf *taken[1000];
+	struct rp_tcp_usage u;
+	unsigned have;
+	struct wire *w;
+
+	c.rx_mbufs = 1000;
+	c.watch_rx = true;
+	c.tcp[0].receive_buffer_bytes = 60000;
+	w = wire_new(&c);
+	n = rp_tcp_counters(w->sim->host[0].stack);
+	wire_accept(w, true);
+	for (uint32_t i = 0; i < 10; i++)
+		put_bytes(w, 50000 + 20 * i, 10);
+	have = take_buffers(w, taken, 0, 300);
+	pass(w);
+	assert_int_equal(n->pressures, 0);
+	have = take_buffers(w, taken, have, 240);
+	pass(w);
+	assert_int_equal(n->pressures, 1);
+	/* Nobody new; what was offered stays, and then a quarter is. */
+	dial_by_hand(w);
+	wire_none(w);
+	assert_int_equal(n->drop_pressure, 1);
+	fill(w, 0, 40000);
+	assert_int_equal(w->app.received, 40000);
+	assert_int_equal(w->out[w->out_count - 1].window, 20000);
+	fill(w, 40000, 49640);
+	assert_in_range(w->out[w->out_count - 1].window, 15000 - 1460, 15000);
+	rp_tcp_usage(w->sim->host[0].stack, &u);
+	assert_int_equal(u.ranges, 10);
+	/* Then what is out of order goes, which the peer has still. */
+	have = take_buffers(w, taken, have, 90);
+	pass(w);
+	rp_tcp_usage(w->sim->host[0].stack, &u);
+	assert_int_equal(u.ranges, 0);
+	assert_int_equal(n->pressure_gaps, 10);
+	fill(w, 49640, 60000);
+	assert_int_equal(w->app.received, 60000);
+	/* All is well again: the peer is told, and others come. */
+	forget_out(w);
+	rte_pktmbuf_free_bulk(taken, have);
+	pass(w);
+	assert_int_equal(wire_expect(w, ACK, 1, 60001, 0)->window, 60000);
+	dial_by_hand(w);
+	assert_int_equal(wire_take(w)->flags, SYN | ACK);
+	assert_int_equal(n->pressures, 1);
+	w->remote_port++;
+	wire_put(w, RST, 1, 0, NULL, 0);
+	w->remote_port--;
+	wire_free(w);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -416,6 +553,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_overlap_of_two),
 		cmocka_unit_test(a_close_without_buffers),
 		cmocka_unit_test(segments_without_timestamps),
+		cmocka_unit_test(tiny_segments_share_buffers),
+		cmocka_unit_test(receive_buffers_run_short),
 	};
 
 	if (argc > 1)

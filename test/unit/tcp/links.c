@@ -309,6 +309,8 @@ static int by_goodput(const void *a, const void *b)
 	return x->goodput < y->goodput ? -1 : x->goodput > y->goodput;
 }
 
+static unsigned cells, short_cells;
+
 static bool cell_run(const struct cell *c)
 {
 	struct result r[RUNS_MAX], m;
@@ -326,7 +328,9 @@ static bool cell_run(const struct cell *c)
 	m = r[opt.runs / 2];
 	part = m.goodput / wanted(c);
 	of_ideal = m.goodput / fmin(wanted(c), ideal_rate(c));
+	cells++;
 	good = of_ideal >= 0.9 && m.spurious < 0.01 && m.rto <= RTO_MOST * (double)m.sent;
+	short_cells += !good;
 	if (opt.table) {
 		printf("| %g | %u | %g | %g | %g | %.2f | %.2f%s | %.2f | %" PRIu64 " | %" PRIu64
 		       " |%s\n",
@@ -386,6 +390,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {{"quick", 0, NULL, 'q'}, {"seed", 1, NULL, 's'},
 		{"runs", 1, NULL, 'r'}, {"only", 1, NULL, 'o'}, {"table", 0, NULL, 't'},
 		{"verbose", 0, NULL, 'v'}, {NULL, 0, NULL, 0}};
+	bool good;
 	int o;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -415,5 +420,8 @@ int main(int argc, char **argv)
 		printf("seed %" PRIu64 "\n", opt.seed);
 	if (sim_eal())
 		return 1;
-	return matrix() ? 0 : 1;
+	good = matrix();
+	printf("%s%u cells, %u runs each from seed %" PRIu64 ": %u fell short\n",
+		opt.table ? "\n" : "", cells, opt.runs, opt.seed, short_cells);
+	return good ? 0 : 1;
 }

@@ -112,6 +112,7 @@ static void sim_host_init(struct sim *s, unsigned i)
 	SIM_CHECK(s, rp_ip_from_endpoint(&iface->addresses[0].ip, &own) == 0);
 	iface->addresses[0].prefix_length = own.family == 6 ? 64 : 24;
 	iface->mtu = sim_mtu(&s->config);
+	c.rx_pool = s->config.watch_rx ? h->rx_pool : NULL;
 	h->header_free = rte_mempool_avail_count(h->header_pool);
 	h->payload_free = rte_mempool_avail_count(h->payload_pool);
 	h->rx_free = rte_mempool_avail_count(h->rx_pool);

@@ -45,6 +45,7 @@ struct sim_config {
 	uint16_t mtu;		/* 0: 1500 */
 	uint32_t header_mbufs, payload_mbufs; /* of each host; 0: plenty */
 	uint32_t rx_mbufs;	     /* ... for what is on the wire, unless shared; 0: plenty */
+	bool watch_rx;		     /* the stacks look at what is left of rx_mbufs */
 	bool share_mbufs;	     /* frames are passed as they are, as net_ring does */
 	bool trust;		     /* checksums of frames are not looked at: for long runs */
 	struct rp_tcp_config tcp[2]; /* what is zero has the default of the simulation */
