@@ -48,8 +48,8 @@ static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void
 	return rp_csum_fold(rp_csum_header(ip, ihl)) != 0xffff;
 }
 
-static bool ip_tcp_csum_bad(struct rp_net *net, const struct rte_mbuf *m, uint64_t pseudo,
-	uint16_t offset, uint16_t length)
+__attribute__((always_inline)) static inline bool ip_tcp_csum_bad(struct rp_net *net,
+	const struct rte_mbuf *m, uint64_t pseudo, uint16_t offset, uint16_t length)
 {
 	uint64_t flag = m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
 
@@ -195,7 +195,7 @@ static RP_APART bool ip_input_other(
 	return ip_to_tcp(net, m, ip, ihl, local, out, false);
 }
 
-bool ip_input_plain(
+__attribute__((always_inline)) inline bool ip_input_plain(
 	struct rp_net *net, struct rte_mbuf *m, struct rp_net_packet *out, uint64_t now_ns)
 {
 	const struct net_ip4 *ip =

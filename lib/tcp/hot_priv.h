@@ -171,3 +171,22 @@ static inline unsigned tcp_options_build_plain(
 	*sum += tcp_options_put_ts(p, tcp_ts_now(now_ns) + c->ts_offset, c->ts_recent);
 	return TCP_TS_BYTES;
 }
+
+/**
+ * Something is in flight, nothing is missing, and now all waits begin anew: no deadline can be
+ * before what the wheel has, which fires in vain. That is so for each turn of a quick exchange.
+ */
+static inline bool tcp_timer_stays(const struct tcp_conn *c, uint64_t now_ns)
+{
+	const uint64_t at_ns = c->wheel.deadline_ns;
+	uint64_t least_ns = TCP_PTO_MIN_NS;
+
+	if (c->pipe < 2u * c->mss)
+		least_ns += c->peer_ack_delay_ns;
+	return c->tlp_start_ns == now_ns && c->rto_start_ns == now_ns &&
+	       at_ns <= now_ns + RP_MIN(least_ns, c->rto_min_ns) && rp_wheel_armed(&c->wheel) &&
+	       c->snd_una != c->snd_nxt && (c->flags & (TCPF_TLP_OUT | TCPF_ACK_DELAYED)) == 0 &&
+	       c->ca_state == TCP_CA_OPEN && c->sacked_count == 0 && c->reo_ns == RP_NEVER &&
+	       at_ns <= c->life_ns && c->timer_ns != RP_NEVER && c->timer != TCP_TIMER_NONE &&
+	       at_ns <= c->progress_ns + c->user_timeout_ns;
+}

@@ -302,8 +302,10 @@ static inline void out_account(struct tcp_conn *c, struct tseg *t, uint32_t span
 {
 	if (c->snd_una == c->snd_nxt) {
 		c->rto_start_ns = now_ns;
-		c->backoff = c->timer == TCP_TIMER_PERSIST ? 0 : c->backoff;
-		c->timer = TCP_TIMER_NONE;
+		if (c->timer == TCP_TIMER_PERSIST) {
+			c->backoff = 0;
+			c->timer = TCP_TIMER_NONE;
+		}
 	}
 	if (c->ca_state == TCP_CA_RECOVERY)
 		c->prr_out += span;
@@ -778,5 +780,6 @@ void tcp_output(struct tcp_conn *c, uint64_t now_ns)
 		tcp_block(c);
 	else if (result == OUT_MORE)
 		tcp_mark_dirty(c);
-	tcp_arm(c, now_ns);
+	if (!tcp_timer_stays(c, now_ns))
+		tcp_arm(c, now_ns);
 }
