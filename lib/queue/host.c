@@ -316,6 +316,19 @@ bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o)
 	       (d->idx == o->idx && d->alloc_node == o->alloc_node && !d->fenced && !d->returned);
 }
 
+/* Another node dispatches it by now. */
+static bool hold_move(struct rp_queues *qs, struct hold *hold, uint64_t to)
+{
+	struct peer *p = peer_get(qs, to);
+
+	if (!p)
+		return false;
+	hold->from = to;
+	rp_list_unlink(&hold->at_node);
+	rp_list_push_back(&p->holds, &hold->at_node);
+	return true;
+}
+
 /* The client has it, or had it: RP_Q_DUPLICATE; else what stands against it, or RP_Q_OK. */
 static enum rp_qstatus host_check(
 	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns)
@@ -332,15 +345,8 @@ static enum rp_qstatus host_check(
 		return RP_Q_STALL;
 	if (hold) {
 		hold->attempt = o->attempt;
-		if (hold->from != o->from) {
-			struct peer *p = peer_get(qs, o->from);
-
-			if (!p)
-				return RP_Q_LIMIT;
-			hold->from = o->from;
-			rp_list_unlink(&hold->at_node);
-			rp_list_push_back(&p->holds, &hold->at_node);
-		}
+		if (hold->from != o->from && !hold_move(qs, hold, o->from))
+			return RP_Q_LIMIT;
 		if (hold->accepted)
 			hold_report(qs, hold, now_ns);
 		return RP_Q_DUPLICATE;
@@ -431,15 +437,17 @@ static void host_is_done(struct rp_queues *qs, struct queue *q, const struct rp_
 }
 
 /*
- * It has it from another dispatcher, of whom the asker has it by now: its client's word goes where
- * it came from, and the asker needs to know no more than that it is held. Not accepted: it asks
- * again.
+ * It has it from another dispatcher, of whom the asker has it by now, and may not send it here
+ * again. Not accepted: it asks again.
  */
-static void host_tell_has(struct rp_queues *qs, const struct hold *hold, const struct rp_qmsg *m,
+static void host_tell_has(struct rp_queues *qs, struct hold *hold, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns)
 {
 	struct rp_qmsg msg = hold_msg(hold, RP_QMSG_ACCEPTED);
 
+	/* Else it does not know yet what was taken back from it. */
+	if (hold->host->life == m->token)
+		hold_move(qs, hold, from);
 	if (!hold->accepted)
 		return;
 	msg.attempt = m->attempt;

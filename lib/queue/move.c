@@ -334,7 +334,8 @@ static struct consumer *bound_holder(
 		consumer_place(qs, c, b->node, 0);
 	if (!c->host && b->life > c->life) {
 		consumer_place(qs, c, b->node, b->life);
-		if (c->record_node != b->node && c->life)
+		/* Of one that is kept apart no record comes. */
+		if (c->record_node != b->node && c->life && !consumer_is_apart(qs, c))
 			consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
 	}
 	return c;

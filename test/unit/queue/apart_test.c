@@ -220,6 +220,39 @@ static void test_host_dies(void **state)
 	cluster_free(p.c);
 }
 
+/* The queue changes its dispatcher on its side: what is held on the other stays held there, and the
+ * new one hears of it. */
+static void test_handed_over(void **state)
+{
+	for (unsigned leaves = 0; leaves < 2; leaves++) {
+		struct parted p = parted_new(3);
+		struct client *other;
+
+		cluster_part(p.c, 0, 1, true);
+		cluster_part(p.c, 2, 1, true);
+		settle(p.c);
+		rp_queue_stop(p.c->nodes[0].qs, p.c->now_ns);
+		settle(p.c);
+		assert_int_equal(info_of(p.c, 2, Q).in_flight, 2);
+		other = open_consumer(p.c, 2, Q, 3, 0, NULL);
+		cluster_run(p.c, 12 * SEC);
+		cluster_audit(p.c);
+		assert_int_equal(other->event_count, 0);
+		if (leaves) {
+			close_consumer(p.c, p.there, RP_QUEUE_CLOSE_LEFT);
+			settle(p.c);
+			assert_int_equal(other->event_count, 2);
+		} else {
+			unsigned t = ack(p.c, 1, Q, 2, p.there->events[0].idx, 0);
+
+			settle(p.c);
+			deleted(p.c, t, 1);
+			assert_int_equal(info_of(p.c, 2, Q).depth, 1);
+		}
+		cluster_free(p.c);
+	}
+}
+
 /* A node that leaves gives its queue to nobody on the other side. */
 static void test_drained(void **state)
 {
@@ -250,6 +283,7 @@ int main(void)
 		cmocka_unit_test(test_put_on_its_way),
 		cmocka_unit_test(test_leaves),
 		cmocka_unit_test(test_host_dies),
+		cmocka_unit_test(test_handed_over),
 		cmocka_unit_test(test_drained),
 	};
 
