@@ -22,6 +22,8 @@
 #define SUPERVISE_NS (100 * RP_NS_PER_MS)
 /** Longest wait for the links' FIN at the end. */
 #define LINK_CLOSE_NS (500 * RP_NS_PER_MS)
+/** How often it is asked whether the sinks are done. */
+#define STOP_LOOK_NS (5 * RP_NS_PER_MS)
 
 struct rp_repl_now ctl_now(const struct rp_ctl *ctl)
 {
@@ -66,6 +68,7 @@ static void ctl_ready(void *ctx, bool alone)
 	struct rp_ctl *ctl = ctx;
 
 	rp_health_set(ctl->health, !ctl->draining);
+	ctl_sinks_ready(ctl);
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO,
 		alone ? "ready: no peer was there, serving alone" : "ready: synced with the peers");
 	if (ctl->config.events.ready)
@@ -215,16 +218,28 @@ static void stop_next(struct rp_ctl *ctl)
 	ctl_kick(ctl);
 }
 
+/* Sinks end what they are writing, or their queues would have it written again. */
 static void on_stop_timer(void *ctx)
 {
-	stop_next(ctx);
+	struct rp_ctl *ctl = ctx;
+
+	if (ctl->stop_phase > 0 || !ctl_sinks_busy(ctl) ||
+		rp_loop_now_ns(ctl->loop) >= ctl->stop_sinks_ns)
+		stop_next(ctl);
+	else
+		rp_loop_timer_in(ctl->loop, &ctl->stop_timer, STOP_LOOK_NS);
 }
 
 static void begin_stop(struct rp_ctl *ctl)
 {
-	if (ctl->stop_phase == 0)
+	if (ctl->stop_phase == 0 && ctl->stop_sinks_ns == 0) {
+		ctl_sinks_pause(ctl, true);
+		ctl->stop_sinks_ns =
+			rp_loop_now_ns(ctl->loop) + ctl->conf->stop.grace_ms * RP_NS_PER_MS;
+		on_stop_timer(ctl);
+	} else if (ctl->stop_phase == 0) {
 		stop_next(ctl);
-	else
+	} else
 		ctl->ended = true; /* asked twice: now */
 }
 
@@ -429,6 +444,8 @@ struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, si
 	if (rc == 0)
 		rc = create_server(ctl);
 	if (rc == 0)
+		rc = ctl_sinks_create(ctl, error, error_size);
+	if (rc == 0)
 		return ctl;
 	if (error[0] == '\0')
 		snprintf(error, error_size, "control thread: %s", strerror(-rc));
@@ -455,6 +472,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 
 	if (!ctl)
 		return;
+	ctl_sinks_destroy(ctl);
 	ctl_embed_destroy(ctl);
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);

@@ -59,7 +59,8 @@ static void looked(struct rp_ctl *ctl, void *who)
 	count_left(ctl, &left);
 	if (!ctl->draining || ctl->stop_phase > 0)
 		return;
-	ctl->drained = left.dispatched == 0 && left.messages == 0 && left.consumers == 0;
+	ctl->drained = !ctl->drain_waits && left.dispatched == 0 && left.messages == 0 &&
+		       left.consumers == 0;
 	if (ctl->drained && !was) {
 		ctl->drained_ns = rp_loop_now_ns(ctl->loop);
 		RP_LOG(RP_LOG_NODE, RP_LOG_INFO, "drained: no queue, message or consumer is left");
@@ -73,7 +74,14 @@ static void looked(struct rp_ctl *ctl, void *who)
 
 static void on_drain_timer(void *ctx)
 {
-	ctl_snapshot_wait(ctx, looked, ctx);
+	struct rp_ctl *ctl = ctx;
+
+	if (ctl->drain_waits && !ctl_sinks_busy(ctl)) {
+		ctl->drain_waits = false;
+		ctl_shard_limits_use(ctl, ctl->conf);
+		ctl_kick(ctl);
+	}
+	ctl_snapshot_wait(ctl, looked, ctl);
 }
 
 void ctl_drain_setup(struct rp_ctl *ctl)
@@ -91,6 +99,8 @@ void ctl_drain(struct rp_ctl *ctl, bool on, bool exit)
 	RP_LOG(RP_LOG_NODE, RP_LOG_INFO, on ? "draining" : "draining no more");
 	rp_health_set(ctl->health, !on && rp_repl_ready(rp_control_repl(ctl->control)));
 	rp_control_set_draining(ctl->control, on, ctl_now(ctl));
+	ctl_sinks_pause(ctl, on);
+	ctl->drain_waits = on && ctl_sinks_busy(ctl);
 	ctl_shard_limits_use(ctl, ctl->conf);
 	if (on)
 		rp_loop_timer_in(ctl->loop, &ctl->drain_timer, LOOK_NS);

@@ -426,16 +426,14 @@ static void consumer_free(struct rp_ctl_consumer *k)
 /* Fields of a new consumer are put before it comes, as clients put them. */
 static int fields_put(struct rp_ctl *ctl, struct rp_ctl_consumer *k, const char *fields)
 {
-	uint8_t text[RP_REGISTRY_KEY_BYTES_MAX];
-	struct rp_span name = {k->name, k->name_length};
-	int length = rp_route_key_consumer(name, k->uuid, text, sizeof(text));
-	struct rp_route_key key;
+	/* Not parsed: a ClickHouse queue has no consumers but those of its sink. */
+	struct rp_route_key key = {.kind = RP_KEY_CONSUMER, .name = {k->name, k->name_length}};
 	const char *message;
 	int rc;
 
-	if (length < 0 || !fields || !fields[0])
-		return length < 0 ? -EINVAL : 0;
-	rp_route_key_parse(&key, text, (size_t)length);
+	if (!fields || !fields[0])
+		return 0;
+	memcpy(key.uuid, k->uuid, sizeof(key.uuid));
 	/* Nobody waits for the majority's word on it. */
 	rc = rp_control_record_write(ctl->control, &key,
 		(struct rp_span){(const uint8_t *)fields, strlen(fields)}, 0, false,

@@ -212,6 +212,7 @@ struct rp_ctl {
 	uint32_t removed_next;
 
 	struct ctl_embed embed;
+	struct ctl_sinks *sinks;
 	uint64_t terms_more; /**< by rp_ctl_restart() */
 	void (*wake_fn)(void *ctx);
 	void *wake_ctx;
@@ -219,11 +220,13 @@ struct rp_ctl {
 
 	/* The node is drained, see ctl_drain.c. */
 	bool draining, drained, drain_exit;
+	bool drain_waits;    /**< for the sinks; the shards do not know of it yet */
 	uint64_t drained_ns; /**< loop time */
 	struct rp_loop_timer drain_timer;
 
 	/* The end. */
-	uint32_t stop_phase; /**< 0 = serving */
+	uint64_t stop_sinks_ns; /**< until then sinks are waited for; 0 = not asked to stop */
+	uint32_t stop_phase;	/**< 0 = serving */
 	uint32_t stopped_shards;
 	bool ended;
 	int exit_code;
@@ -448,6 +451,19 @@ int ctl_secrets_use(struct rp_ctl *ctl, const struct rp_conf *next, const struct
 	struct rp_conf_changes *changes);
 /** Of the start: config's are copied. */
 void ctl_secrets_create(struct rp_ctl *ctl);
+
+/* ctl_sink.c */
+/** 0, or -errno with `error` filled. */
+int ctl_sinks_create(struct rp_ctl *ctl, char *error, size_t error_size);
+/** Before ctl_embed_destroy(). NULL is fine. */
+void ctl_sinks_destroy(struct rp_ctl *ctl);
+/** The registry is known: they begin. */
+void ctl_sinks_ready(struct rp_ctl *ctl);
+void ctl_sinks_use(struct rp_ctl *ctl, const struct rp_conf *c);
+/** Nothing is begun any more; what is under way is waited for while they are busy. */
+void ctl_sinks_pause(struct rp_ctl *ctl, bool on);
+bool ctl_sinks_busy(struct rp_ctl *ctl);
+void ctl_sinks_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
 
 /* ctl_reload.c */
 struct ctl_reload {

@@ -26,7 +26,8 @@ void ctl_shard_limits_use(struct rp_ctl *ctl, const struct rp_conf *c)
 		.idle_ns = c->queues.idle_s * RP_NS_PER_S,
 		.spin_ns = c->shards.idle_spin_us * RP_NS_PER_US,
 		.unary_fallback = c->deliver.unary_fallback,
-		.draining = ctl->draining,
+		/* Sinks acknowledge what they have written before their queues move. */
+		.draining = ctl->draining && !ctl->drain_waits,
 		.auto_compaction_ns = c->kv.auto_compaction_s * RP_NS_PER_S,
 	};
 
@@ -75,6 +76,7 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 	ctl_policy_use(ctl, next);
 	ctl_queue_policies_use(ctl, next);
 	use_limits(ctl, next);
+	ctl_sinks_use(ctl, next);
 	use_name(ctl, next->name);
 	rp_etcd_set_term(ctl->etcd, next->term + ctl->terms_more);
 	rp_etcd_set_token_ttl(ctl->etcd, next->auth.token_ttl_s * RP_NS_PER_S);

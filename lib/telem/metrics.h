@@ -24,6 +24,9 @@
 #include <ktcp/ktcp.h>
 #include <port/port.h>
 #include <repl/repl.h>
+#include <sink/clickhouse.h>
+#include <sink/postgres.h>
+#include <store/store.h>
 #include <xcore/xcore.h>
 
 /** X(name, unit of OpenMetrics, how many of what is given are one of them) */

@@ -133,7 +133,7 @@ static void test_kinds(void **state)
 {
 	start_with("name: a\nlog_levels: [tcp=debug]\nlinks: {listen: 7401}\n", no_flags);
 	file_is("name: b\nlinks: {listen: 7402, ecn: false}\nqueues: {resume_ms: 5}\n"
-		"limits: {queue_bytes: 64 MiB}\nclickhouse_db: x\n");
+		"limits: {queue_bytes: 64 MiB}\ndata_dir: x\n");
 	assert_int_equal(reload(no_flags), 0);
 	assert_change("name", "a", "b", false);
 	assert_change("log_levels", "[\"tcp=debug\"]", "[]", false);
@@ -142,7 +142,7 @@ static void test_kinds(void **state)
 	assert_change("links.listen", "7401", "7402", true);
 	assert_change("links.ecn", "true", "false", true);
 	/* What has no effect does not change; that it is set is said as at start. */
-	assert_null(change_of("clickhouse_db"));
+	assert_null(change_of("data_dir"));
 	assert_int_equal(changes.count, 6);
 	assert_int_equal(changes.live, 4);
 	assert_int_equal(changes.fixed, 2);
