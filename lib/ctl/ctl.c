@@ -476,6 +476,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	ctl_embed_destroy(ctl);
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);
+	ctl_metrics_close(ctl);
 	rp_gateway_destroy(ctl->gateway);
 	rp_health_destroy(ctl->health);
 	rp_reflection_destroy(ctl->reflection);
@@ -550,7 +551,7 @@ int rp_ctl_listen(struct rp_ctl *ctl, char *error, size_t error_size)
 			return rc;
 		}
 	}
-	return 0;
+	return ctl_metrics_listen(ctl, error, error_size);
 }
 
 uint16_t rp_ctl_client_port(const struct rp_ctl *ctl)

@@ -3,6 +3,7 @@
 /* Every metric of the node, gathered on the control thread. */
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -369,4 +370,32 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 	metrics_pool(m, ctl->config.frame_pool, "pool=\"frame\"");
 	if (ctl->config.tap_pool)
 		metrics_pool(m, ctl->config.tap_pool, "pool=\"tap\"");
+}
+
+/* ---- a port of its own ---- */
+
+int ctl_metrics_listen(struct rp_ctl *ctl, char *error, size_t error_size)
+{
+	struct rp_grpc_server_config config = rp_grpc_server_config_default();
+	const char *address = ctl->conf->metrics.listen;
+	int rc;
+
+	if (address[0] == '\0')
+		return 0;
+	ctl->metrics_server = rp_grpc_server_new(ctl->loop, &config);
+	if (!ctl->metrics_server)
+		return -errno;
+	ctl->metrics_own_handler = ctl->metrics_handler;
+	rc = rp_grpc_server_add_http(ctl->metrics_server, &ctl->metrics_own_handler, 1);
+	if (rc == 0)
+		rc = rp_grpc_server_listen(ctl->metrics_server, address, NULL, NULL);
+	if (rc < 0)
+		snprintf(error, error_size, "metrics.listen: cannot listen on %s: %s", address,
+			strerror(-rc));
+	return rc < 0 ? rc : 0;
+}
+
+void ctl_metrics_close(struct rp_ctl *ctl)
+{
+	rp_grpc_server_destroy(ctl->metrics_server);
 }

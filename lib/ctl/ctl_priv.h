@@ -203,6 +203,9 @@ struct rp_ctl {
 	struct rp_list clears; /**< calls of Clear that wait for their shard */
 	uint64_t clear_token_last;
 	struct rp_http_handler metrics_handler;
+	/* metrics.listen; NULL: none. */
+	struct rp_grpc_server *metrics_server;
+	struct rp_http_handler metrics_own_handler;
 	struct ctl_capture capture;
 
 	/* ctl_announce.c: who has proved itself here, and which members were removed by a call. */
@@ -478,6 +481,9 @@ void ctl_reload_destroy(struct rp_ctl *ctl);
 /** What the shards have of the configuration and of the node's state. */
 void ctl_shard_limits_use(struct rp_ctl *ctl, const struct rp_conf *c);
 
+/** Listens on metrics.listen. 0, or -errno with `error` filled. */
+int ctl_metrics_listen(struct rp_ctl *ctl, char *error, size_t error_size);
+void ctl_metrics_close(struct rp_ctl *ctl);
 /* ctl_telemetry.c */
 void ctl_telemetry_create(struct rp_ctl *ctl);
 /** No asker waits for it any more. */

@@ -44,8 +44,8 @@ def listed():
     return out
 
 
-def ask(node, accept=None):
-    c = http.client.HTTPConnection("127.0.0.1", node.port, timeout=10)
+def ask(node, accept=None, port=None):
+    c = http.client.HTTPConnection("127.0.0.1", port or node.port, timeout=10)
     c.request("GET", "/metrics", headers={"Accept": accept} if accept else {})
     r = c.getresponse()
     text = r.read().decode()
@@ -233,9 +233,11 @@ def figures(node):
 
 def main():
     need("etcdctl", "prometheus", "promtool")
-    names = listed()
-    with Cluster(sys.argv[1], nodes=2, port="memif", config={
-            "dpdk": "{hugepages: off, memory_mib: 224, telemetry: true}"}) as cluster:
+    names, own = listed(), free_port()
+    cluster = Cluster(sys.argv[1], nodes=2, port="memif", config={
+        "dpdk": "{hugepages: off, memory_mib: 224, telemetry: true}"})
+    cluster.nodes[0].extra["metrics"] = f'{{listen: "127.0.0.1:{own}"}}'
+    with cluster:
         cluster.join()
         folder = pathlib.Path(cluster.dir)
         load = Load(sys.argv[3], cluster.nodes, messages=MESSAGES, rate=1000)
@@ -244,6 +246,7 @@ def main():
         finally:
             load.kill()
         figures(cluster.nodes[0])
+        assert "ringpost_queue_puts_total" in ask(cluster.nodes[0], port=own)[1]
         samples = openmetrics(cluster.nodes[0], names)
         promtool(cluster.nodes[0], folder)
         names_exist(samples, names)
