@@ -290,6 +290,44 @@ static void check_letters(const struct checker *c, unsigned policy)
 	}
 }
 
+/* The policy that counts for a queue; NULL: none. */
+static const struct rp_conf_policy *policy_of(const struct rp_conf *conf, const char *queue)
+{
+	for (unsigned i = 0; i < conf->queues.policies_count; i++)
+		if (rp_glob_match(conf->queues.policies[i].match, queue, strlen(queue)))
+			return &conf->queues.policies[i];
+	return NULL;
+}
+
+/* What the message bus does not do, and letters that it would not get. */
+static void check_backend(const struct checker *c, unsigned policy)
+{
+	const struct rp_conf_policy *p = &c->conf->queues.policies[policy], *to;
+	const struct {
+		const char *name;
+		bool set;
+	} fields[] = {
+		{"bytes_max", p->bytes_max != 0},
+		{"overflow", p->overflow != RP_CONF_OVERFLOW_REJECT},
+		{"dead_letter", p->dead_letter[0] != '\0'},
+		{"deliveries_max", p->deliveries_max != 0},
+		{"ttl_ms", p->ttl_ms != 0},
+		{"delay_ms", p->delay_ms != 0},
+		{"dedup_s", p->dedup_s != 0},
+		{"fail_fast", p->fail_fast},
+	};
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(fields); i++)
+		if (p->backend == RP_CONF_BACKEND_STORE && fields[i].set)
+			say(c, RP_CONF_ERROR, at_item("queues", "policies", policy, fields[i].name),
+				"set with backend: store, whose queues have depth_max only");
+	to = p->dead_letter[0] ? policy_of(c->conf, p->dead_letter) : NULL;
+	if (to && to->backend == RP_CONF_BACKEND_STORE)
+		say(c, RP_CONF_ERROR, at_item("queues", "policies", policy, "dead_letter"),
+			"\"%.64s\" has backend: store, expected a queue of backend memory",
+			p->dead_letter);
+}
+
 static void check_policies(const struct checker *c)
 {
 	const struct rp_conf *conf = c->conf;
@@ -305,6 +343,7 @@ static void check_policies(const struct checker *c)
 				"got \"%.64s\", expected a queue name: at most %u bytes, no /",
 				p->dead_letter, RP_NAME_BYTES_MAX);
 		check_letters(c, i);
+		check_backend(c, i);
 	}
 }
 

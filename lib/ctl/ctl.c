@@ -204,6 +204,7 @@ static void stop_next(struct rp_ctl *ctl)
 			ctl->config.events.stopping(ctl->config.events.ctx);
 		rp_grpc_server_close_listeners(ctl->server);
 		rp_health_set(ctl->health, false);
+		ctl_bus_end_all(ctl, "etcdserver: server stopped");
 		rp_etcd_stop(ctl->etcd);
 		rp_control_stop(ctl->control, 1);
 		rp_loop_timer_in(
@@ -444,6 +445,8 @@ struct rp_ctl *rp_ctl_create(const struct rp_ctl_config *config, char *error, si
 	if (rc == 0)
 		rc = create_server(ctl);
 	if (rc == 0)
+		rc = ctl_bus_create(ctl, error, error_size);
+	if (rc == 0)
 		rc = ctl_sinks_create(ctl, error, error_size);
 	if (rc == 0)
 		return ctl;
@@ -473,6 +476,7 @@ void rp_ctl_destroy(struct rp_ctl *ctl)
 	if (!ctl)
 		return;
 	ctl_sinks_destroy(ctl);
+	ctl_bus_destroy(ctl);
 	ctl_embed_destroy(ctl);
 	ctl_peers_destroy(ctl);
 	rp_grpc_server_destroy(ctl->server);

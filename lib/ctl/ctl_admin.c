@@ -454,6 +454,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Streams", &ctl_streams_ops},
 		{"/ringpost.v1.Admin/Route", &ctl_route_ops},
 		{"/ringpost.v1.Admin/Drain", &ctl_drain_ops},
+		{"/ringpost.v1.Admin/Bus", &ctl_bus_ops},
 		{"/ringpost.v1.Admin/Log", &ctl_log_ops},
 		{"/ringpost.v1.Admin/Impair", &impair_ops},
 		{"/ringpost.v1.Admin/Reload", &reload_ops},

@@ -100,6 +100,8 @@ void ctl_drain(struct rp_ctl *ctl, bool on, bool exit)
 	rp_health_set(ctl->health, !on && rp_repl_ready(rp_control_repl(ctl->control)));
 	rp_control_set_draining(ctl->control, on, ctl_now(ctl));
 	ctl_sinks_pause(ctl, on);
+	if (on)
+		ctl_bus_end_all(ctl, RP_CONTROL_TEXT_DRAINING);
 	ctl->drain_waits = on && ctl_sinks_busy(ctl);
 	ctl_shard_limits_use(ctl, ctl->conf);
 	if (on)

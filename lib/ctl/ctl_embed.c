@@ -339,7 +339,7 @@ static void op_start(struct embed_call *x)
 		return;
 	}
 	rp_hmap_insert(&e->ops, &x->by_token, token);
-	if (rp_control_queue_op(ctl->control, &x->op, token) == 0) {
+	if (ctl_queue_op(ctl, &x->op, token) == 0) {
 		ctl_kick(ctl);
 		return;
 	}
@@ -475,9 +475,9 @@ struct rp_ctl_consumer *rp_ctl_consume(struct rp_ctl *ctl, struct rp_span queue,
 	rp_list_push_back(&e->all_consumers, &k->node);
 	rc = fields_put(ctl, k, fields);
 	if (rc == 0)
-		rc = rp_control_consumer_open(ctl->control, k->by_handle.key,
+		rc = ctl_consumer_open(ctl, k->by_handle.key,
 			(struct rp_span){k->name, k->name_length}, k->hash, k->uuid, start_revision,
-			&revision, ctl_now(ctl));
+			&revision);
 	ctl_kick(ctl);
 	if (rc == 0)
 		return k;
@@ -490,8 +490,8 @@ void rp_ctl_consumer_close(struct rp_ctl_consumer *k, bool left)
 {
 	if (!k)
 		return;
-	rp_control_consumer_close(k->ctl->control, k->by_handle.key,
-		left ? RP_QUEUE_CLOSE_LEFT : RP_QUEUE_CLOSE_ENDED);
+	ctl_consumer_close(
+		k->ctl, k->by_handle.key, left ? RP_QUEUE_CLOSE_LEFT : RP_QUEUE_CLOSE_ENDED);
 	ctl_kick(k->ctl);
 	consumer_free(k);
 }

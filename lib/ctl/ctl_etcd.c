@@ -150,7 +150,7 @@ static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64
 	c.type = types[op->type];
 	memcpy(c.uuid, op->uuid, sizeof(c.uuid));
 	ctl_kick(ctl);
-	return rp_control_queue_op(ctl->control, &c, token);
+	return ctl_queue_op(ctl, &c, token);
 }
 
 void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer *answer)
@@ -179,11 +179,13 @@ static int backend_consumer_open(void *ctx, const struct rp_etcd_consumer_open *
 		*reason = RP_CONTROL_TEXT_DRAINING;
 		return -EBUSY;
 	}
-	rc = rp_control_consumer_open(ctl->control, consumer, open->name, open->hash, open->uuid,
-		open->start_revision, revision, ctl_now(ctl));
+	rc = ctl_consumer_open(
+		ctl, consumer, open->name, open->hash, open->uuid, open->start_revision, revision);
 	ctl_kick(ctl);
 	if (rc == -ENOSPC)
 		*reason = "queue consumer: too many consumers on this node";
+	else if (rc == -EINVAL)
+		*reason = "queue consumer: the name is the message bus's own";
 	else if (rc != 0)
 		*reason = "queue consumer: out of buffers, try again";
 	return rc;
@@ -193,7 +195,7 @@ static void backend_consumer_close(void *ctx, uint64_t consumer, enum rp_etcd_co
 {
 	struct rp_ctl *ctl = ctx;
 
-	rp_control_consumer_close(ctl->control, consumer,
+	ctl_consumer_close(ctl, consumer,
 		why == RP_ETCD_CONSUMER_STOPPED ? RP_QUEUE_CLOSE_SERVER : RP_QUEUE_CLOSE_ENDED);
 	ctl_kick(ctl);
 }
@@ -211,7 +213,7 @@ static void backend_consumer_room(void *ctx, uint64_t consumer)
 {
 	struct rp_ctl *ctl = ctx;
 
-	rp_control_consumer_room(ctl->control, consumer);
+	ctl_consumer_room(ctl, consumer);
 	ctl_kick(ctl);
 }
 

@@ -364,6 +364,7 @@ void ctl_metrics(struct rp_ctl *ctl, struct rp_metrics *m)
 	metrics_ports(ctl, m);
 	metrics_control(ctl, m);
 	metrics_etcd(ctl, m);
+	ctl_bus_metrics(ctl, m);
 	ctl_sinks_metrics(ctl, m);
 	metrics_rings(ctl, m);
 	metrics_pool(m, ctl->config.pool, "pool=\"queue\"");

@@ -25,7 +25,7 @@
 #define CTL_REMOVED_MAX 64
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 19
+#define CTL_ADMIN_METHODS 20
 /** "[address]:port" of IPv6, and an address with its prefix length. */
 #define CTL_ENDPOINT_TEXT_SIZE 64
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
@@ -216,6 +216,7 @@ struct rp_ctl {
 
 	struct ctl_embed embed;
 	struct ctl_sinks *sinks;
+	struct ctl_bus *bus;
 	uint64_t terms_more; /**< by rp_ctl_restart() */
 	void (*wake_fn)(void *ctx);
 	void *wake_ctx;
@@ -454,6 +455,24 @@ int ctl_secrets_use(struct rp_ctl *ctl, const struct rp_conf *next, const struct
 	struct rp_conf_changes *changes);
 /** Of the start: config's are copied. */
 void ctl_secrets_create(struct rp_ctl *ctl);
+
+/* ctl_bus.c: what is asked of queues, wherever they are */
+int ctl_queue_op(struct rp_ctl *ctl, const struct rp_control_queue_op *op, uint64_t token);
+int ctl_consumer_open(struct rp_ctl *ctl, uint64_t handle, struct rp_span name, uint32_t hash,
+	const uint8_t uuid[RP_UUID_BYTES], int64_t start_revision, int64_t *revision);
+void ctl_consumer_close(struct rp_ctl *ctl, uint64_t handle, enum rp_queue_close how);
+void ctl_consumer_room(struct rp_ctl *ctl, uint64_t handle);
+/** Whether the queue rides on the message bus. */
+bool ctl_bus_rides(struct rp_ctl *ctl, struct rp_span name);
+/** 0, or -errno with `error` filled. */
+int ctl_bus_create(struct rp_ctl *ctl, char *error, size_t error_size);
+/** NULL is fine. */
+void ctl_bus_destroy(struct rp_ctl *ctl);
+void ctl_bus_use(struct rp_ctl *ctl, const struct rp_conf *c);
+/** Its consumers end, and what they held goes back. */
+void ctl_bus_end_all(struct rp_ctl *ctl, const char *reason);
+void ctl_bus_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+extern const struct rp_grpc_call_ops ctl_bus_ops;
 
 /* ctl_sink.c */
 /** 0, or -errno with `error` filled. */

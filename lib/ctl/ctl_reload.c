@@ -77,6 +77,7 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 	ctl_queue_policies_use(ctl, next);
 	use_limits(ctl, next);
 	ctl_sinks_use(ctl, next);
+	ctl_bus_use(ctl, next);
 	use_name(ctl, next->name);
 	rp_etcd_set_term(ctl->etcd, next->term + ctl->terms_more);
 	rp_etcd_set_token_ttl(ctl->etcd, next->auth.token_ttl_s * RP_NS_PER_S);

@@ -13,81 +13,10 @@
 #include <time.h>
 
 #include <base/assert.h>
-#include <store/store_priv.h>
+#include <store/bus_priv.h>
 
-/** Entries of a system queue that are taken ahead of who asks for them. */
-#define AHEAD 8
 /** For so long after its end it is known who sent a message. */
 #define SENDER_MORE_MS 60000ull
-#define TEXT_SIZE 256
-
-enum call_kind { CALL_GET, CALL_PUSH, CALL_LOCAL, CALL_QUEUED };
-
-/** An entry that was taken ahead. */
-struct ahead {
-	struct rp_list node;
-	uint64_t id;
-	size_t length;
-	uint8_t bytes[];
-};
-
-/** A queue of the bus from which entries are taken for who asks. */
-struct source {
-	struct rp_store *s;
-	const char *list;
-	struct rp_store_taker *taker; /**< NULL: nobody has asked yet */
-	struct rp_list ahead;	      /**< struct ahead, oldest first */
-};
-
-struct call {
-	struct rp_list node; /**< s->open, s->finished, or one of those who wait */
-	struct rp_store *s;
-	rp_store_done_fn done;
-	void *ctx;
-	enum call_kind kind;
-	struct rp_store_result result;
-	char text[TEXT_SIZE];
-	struct source *from; /**< settled when it is done */
-	uint64_t from_id;
-};
-
-/** A forward entry whose message is asked of the backlog, or one whose sender is told. */
-struct lookup {
-	struct rp_list node; /**< s->lookups */
-	struct rp_store *s;
-	struct call *call; /**< who gets it; NULL: the sender is looked for */
-	uint64_t entry_id;
-	uint32_t destination;
-	char id[];
-};
-
-struct rp_store_taker {
-	struct rp_list node; /**< s->takers */
-	struct rp_store *s;
-	void *taker;
-	rp_store_entry_fn entry;
-	void *ctx;
-};
-
-struct rp_store {
-	struct rp_loop *loop;
-	const struct store_backend *ops;
-	void *backend;
-	struct store_cache *cache;
-	char *owner;
-	uint32_t commands_max;
-	uint64_t (*wall_ms)(void *ctx);
-	void *wall_ctx;
-	struct rp_list open, finished, lookups, takers;
-	struct rp_list want_local, want_queued; /**< calls, in the order in which they came */
-	struct source local, forward, reply;
-	bool reply_is_next;
-	struct rp_loop_task task;
-	struct rp_store_counters counters;
-};
-
-static void pump_queued(struct rp_store *s);
-static void pump_local(struct rp_store *s);
 
 /* ---- helpers ---- */
 
@@ -141,14 +70,14 @@ static uint64_t system_wall_ms(void *ctx)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / RP_NS_PER_MS;
 }
 
-static uint64_t wall_ms(struct rp_store *s)
+uint64_t store_now_ms(struct rp_store *s)
 {
 	return s->wall_ms(s->wall_ctx);
 }
 
 /* ---- calls ---- */
 
-static struct call *call_new(
+struct call *store_call_new(
 	struct rp_store *s, enum call_kind kind, rp_store_done_fn done, void *ctx)
 {
 	struct call *c = store_alloc(sizeof(*c));
@@ -169,7 +98,7 @@ static void call_free(struct call *c)
 }
 
 /* take: message, which may be NULL. */
-static void finish(struct call *c, enum rp_store_status status, const char *text,
+void store_call_finish(struct call *c, enum rp_store_status status, const char *text,
 	struct rp_bus_message *message)
 {
 	struct rp_store *s = c->s;
@@ -216,7 +145,7 @@ static void on_pushed(void *ctx, const struct store_answer *a)
 	struct call *c = ctx;
 
 	c->result.count = a->count;
-	finish(c, a->status, a->text, NULL);
+	store_call_finish(c, a->status, a->text, NULL);
 }
 
 static void on_run(void *ctx, const struct store_answer *a)
@@ -236,28 +165,28 @@ static void on_got(void *ctx, const struct store_answer *a)
 	uint64_t ttl_ms;
 
 	if (a->status != RP_STORE_OK) {
-		finish(c, a->status, a->text, NULL);
+		store_call_finish(c, a->status, a->text, NULL);
 		return;
 	}
 	m = rp_bus_message_parse(a->value);
-	if (m && rp_bus_message_ttl(m, wall_ms(c->s), &ttl_ms) && ttl_ms == 0) {
+	if (m && rp_bus_message_ttl(m, store_now_ms(c->s), &ttl_ms) && ttl_ms == 0) {
 		rp_bus_message_free(m);
-		finish(c, RP_STORE_NONE, NULL, NULL);
+		store_call_finish(c, RP_STORE_NONE, NULL, NULL);
 		return;
 	}
-	finish(c, m ? RP_STORE_OK : RP_STORE_MALFORMED, NULL, m);
+	store_call_finish(c, m ? RP_STORE_OK : RP_STORE_MALFORMED, NULL, m);
 }
 
 void rp_store_get(struct rp_store *s, const char *id, rp_store_done_fn done, void *ctx)
 {
-	struct call *c = call_new(s, CALL_GET, done, ctx);
+	struct call *c = store_call_new(s, CALL_GET, done, ctx);
 	char *key = store_text(RP_STORE_PREFIX "backlog.%s", id);
 
 	s->counters.gets++;
 	if (id[0])
 		s->ops->get(s->backend, key, on_got, c);
 	else
-		finish(c, RP_STORE_INVALID, NULL, NULL);
+		store_call_finish(c, RP_STORE_INVALID, NULL, NULL);
 	free(key);
 }
 
@@ -267,7 +196,7 @@ static char *format(struct rp_store *s, const struct rp_bus_message *m, size_t *
 	struct rp_bus_message dated = *m;
 
 	if (m->now <= 0)
-		dated.now = (int64_t)(wall_ms(s) / 1000);
+		dated.now = (int64_t)(store_now_ms(s) / 1000);
 	return rp_bus_message_format(&dated, length);
 }
 
@@ -282,27 +211,27 @@ static bool command_ok(const char *command)
 	return command[0] != '\0';
 }
 
-static bool is_over(struct rp_store *s, const struct rp_bus_message *m)
+bool store_is_over(struct rp_store *s, const struct rp_bus_message *m)
 {
 	uint64_t ttl_ms;
 
-	return rp_bus_message_ttl(m, wall_ms(s), &ttl_ms) && ttl_ms == 0;
+	return rp_bus_message_ttl(m, store_now_ms(s), &ttl_ms) && ttl_ms == 0;
 }
 
 void rp_store_run(
 	struct rp_store *s, const struct rp_bus_message *m, rp_store_done_fn done, void *ctx)
 {
-	struct call *c = call_new(s, CALL_PUSH, done, ctx);
+	struct call *c = store_call_new(s, CALL_PUSH, done, ctx);
 	struct rp_span value;
 	char *list, *json;
 
 	s->counters.runs++;
 	if (m->id[0] == '\0' || !command_ok(m->command)) {
-		finish(c, RP_STORE_INVALID, NULL, NULL);
+		store_call_finish(c, RP_STORE_INVALID, NULL, NULL);
 		return;
 	}
-	if (is_over(s, m)) {
-		finish(c, RP_STORE_EXPIRED, NULL, NULL);
+	if (store_is_over(s, m)) {
+		store_call_finish(c, RP_STORE_EXPIRED, NULL, NULL);
 		return;
 	}
 	json = format(s, m, &value.length);
@@ -311,7 +240,7 @@ void rp_store_run(
 	if (json)
 		s->ops->push(s->backend, list, value, s->commands_max, STORE_FULL_TRIM, on_run, c);
 	else
-		finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
+		store_call_finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
 	free(list);
 	free(json);
 }
@@ -319,13 +248,13 @@ void rp_store_run(
 void rp_store_reply(
 	struct rp_store *s, const struct rp_bus_message *m, rp_store_done_fn done, void *ctx)
 {
-	struct call *c = call_new(s, CALL_PUSH, done, ctx);
+	struct call *c = store_call_new(s, CALL_PUSH, done, ctx);
 	struct rp_span value;
 	char *json;
 
 	s->counters.replies++;
 	if (m->id[0] == '\0' || m->reply[0] == '\0') {
-		finish(c, RP_STORE_INVALID, NULL, NULL);
+		store_call_finish(c, RP_STORE_INVALID, NULL, NULL);
 		return;
 	}
 	json = format(s, m, &value.length);
@@ -333,7 +262,7 @@ void rp_store_reply(
 	if (json)
 		s->ops->push(s->backend, m->reply, value, 0, STORE_FULL_REFUSE, on_pushed, c);
 	else
-		finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
+		store_call_finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
 	free(json);
 }
 
@@ -373,7 +302,7 @@ static void forward_send(
 	if (json && sender)
 		s->ops->forward(s->backend, &f, on_pushed, c);
 	else
-		finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
+		store_call_finish(c, RP_STORE_INVALID, "a text is no UTF-8", NULL);
 	for (uint32_t i = 0; i < m->destination_count; i++)
 		free(entries[i]);
 	free(entries);
@@ -386,18 +315,18 @@ static void forward_send(
 void rp_store_forward(
 	struct rp_store *s, const struct rp_bus_message *m, rp_store_done_fn done, void *ctx)
 {
-	struct call *c = call_new(s, CALL_PUSH, done, ctx);
+	struct call *c = store_call_new(s, CALL_PUSH, done, ctx);
 	uint64_t ttl_ms;
 
 	s->counters.forwards++;
 	if (m->id[0] == '\0' || m->destination_count == 0) {
-		finish(c, RP_STORE_INVALID, NULL, NULL);
+		store_call_finish(c, RP_STORE_INVALID, NULL, NULL);
 		return;
 	}
-	if (!rp_bus_message_ttl(m, wall_ms(s), &ttl_ms))
+	if (!rp_bus_message_ttl(m, store_now_ms(s), &ttl_ms))
 		ttl_ms = RP_STORE_TTL_DEFAULT_MS;
 	if (ttl_ms == 0)
-		finish(c, RP_STORE_EXPIRED, NULL, NULL);
+		store_call_finish(c, RP_STORE_EXPIRED, NULL, NULL);
 	else
 		forward_send(s, m, ttl_ms, c);
 }
@@ -456,333 +385,18 @@ void rp_store_take_end(struct rp_store_taker *t)
 	free(t);
 }
 
-/* ---- local and queued ---- */
-
-static void on_source(void *ctx, uint64_t id, struct rp_span entry)
-{
-	struct source *from = ctx;
-	struct ahead *a = store_alloc(sizeof(*a) + entry.length);
-
-	a->id = id;
-	a->length = entry.length;
-	memcpy(a->bytes, entry.data, entry.length);
-	rp_list_push_back(&from->ahead, &a->node);
-	if (from == &from->s->local)
-		pump_local(from->s);
-	else
-		pump_queued(from->s);
-}
-
-static void source_open(struct source *from)
-{
-	if (from->taker)
-		return;
-	from->taker = rp_store_take(from->s, from->list, on_source, from);
-	rp_store_want(from->taker, AHEAD);
-}
-
-static void source_init(struct rp_store *s, struct source *from, const char *list)
-{
-	from->s = s;
-	from->list = list;
-	rp_list_init(&from->ahead);
-}
-
-static void source_free(struct source *from)
-{
-	struct rp_list *n;
-
-	while ((n = rp_list_pop_front(&from->ahead)))
-		free(rp_list_entry(n, struct ahead, node));
-}
-
-static struct ahead *source_next(struct source *from)
-{
-	struct rp_list *n = rp_list_pop_front(&from->ahead);
-
-	rp_store_want(from->taker, 1);
-	return rp_list_entry(n, struct ahead, node);
-}
-
-static struct rp_bus_message *parse_ahead(const struct ahead *a)
-{
-	return rp_bus_message_parse((struct rp_span){a->bytes, a->length});
-}
-
-/* What is no message is dropped, counted, and the next one's turn. */
-static void drop_malformed(struct source *from, uint64_t id)
-{
-	from->s->counters.malformed_dropped++;
-	rp_store_settle(from->taker, id);
-}
-
-static struct call *pop_call(struct rp_list *waiting)
-{
-	return rp_list_entry(rp_list_pop_front(waiting), struct call, node);
-}
-
-static void hand_over(struct call *c, struct source *from, uint64_t id, struct rp_bus_message *m)
-{
-	c->from = from;
-	c->from_id = id;
-	finish(c, RP_STORE_OK, NULL, m);
-}
-
-static void pump_local(struct rp_store *s)
-{
-	while (!rp_list_empty(&s->want_local) && !rp_list_empty(&s->local.ahead)) {
-		struct ahead *a = source_next(&s->local);
-		struct rp_bus_message *m = parse_ahead(a);
-		char id[RP_BUS_ID_SIZE];
-
-		if (!m) {
-			drop_malformed(&s->local, a->id);
-			free(a);
-			continue;
-		}
-		if (m->id[0] == '\0') {
-			rp_bus_id_new(id);
-			rp_bus_text_set(&m->id, id);
-		}
-		if (m->now <= 0)
-			m->now = (int64_t)(wall_ms(s) / 1000);
-		s->counters.locals++;
-		hand_over(pop_call(&s->want_local), &s->local, a->id, m);
-		free(a);
-	}
-}
-
-void rp_store_local(struct rp_store *s, rp_store_done_fn done, void *ctx)
-{
-	struct call *c = call_new(s, CALL_LOCAL, done, ctx);
-
-	rp_list_unlink(&c->node);
-	rp_list_push_back(&s->want_local, &c->node);
-	source_open(&s->local);
-	pump_local(s);
-}
-
-/* <id>.<destination>, split at the last dot. False: it is none. */
-static bool parse_forward(const struct ahead *a, char *id, uint32_t *destination)
-{
-	uint64_t value = 0;
-	size_t dot = a->length;
-
-	while (dot > 0 && a->bytes[dot - 1] != '.')
-		dot--;
-	if (dot < 2 || dot == a->length || a->length - dot > 10 || memchr(a->bytes, 0, a->length))
-		return false;
-	for (size_t i = dot; i < a->length; i++) {
-		if (a->bytes[i] < '0' || a->bytes[i] > '9')
-			return false;
-		value = value * 10 + (uint64_t)(a->bytes[i] - '0');
-	}
-	memcpy(id, a->bytes, dot - 1);
-	id[dot - 1] = '\0';
-	*destination = (uint32_t)value;
-	return value <= UINT32_MAX;
-}
-
-static void lookup_free(struct lookup *l)
-{
-	rp_list_unlink(&l->node);
-	free(l);
-}
-
-/* ---- a message whose time was over ---- */
-
-static void on_told(void *ctx, const struct store_answer *a)
-{
-	struct lookup *l = ctx;
-
-	l->s->counters.senders_told += a->status == RP_STORE_OK;
-	lookup_free(l);
-}
-
-static void tell(struct lookup *l, struct rp_bus_message *m)
-{
-	struct rp_span value = {0};
-	char *json;
-
-	rp_bus_text_set(&m->error, rp_store_status_text(RP_STORE_EXPIRED));
-	rp_bus_text_set(&m->data, "");
-	rp_bus_message_set_destination(m, m->source);
-	m->source = l->destination;
-	json = rp_bus_message_format(m, &value.length);
-	value.data = (const uint8_t *)json;
-	if (json && m->reply[0])
-		l->s->ops->push(l->s->backend, m->reply, value, 0, STORE_FULL_REFUSE, on_told, l);
-	else
-		lookup_free(l);
-	free(json);
-}
-
-static void on_sender(void *ctx, const struct store_answer *a)
-{
-	struct lookup *l = ctx;
-	struct rp_bus_message *m = a->status == RP_STORE_OK ? rp_bus_message_parse(a->value) : NULL;
-
-	if (m)
-		tell(l, m);
-	else
-		lookup_free(l);
-	rp_bus_message_free(m);
-}
-
-/* take: l, whose call has been served otherwise. */
-static void expired(struct lookup *l)
-{
-	char *key = store_text(RP_STORE_PREFIX "sender.%s", l->id);
-
-	l->s->counters.forwards_expired_dropped++;
-	store_cache_remove(l->s->cache, l->id);
-	rp_store_settle(l->s->forward.taker, l->entry_id);
-	l->s->ops->get(l->s->backend, key, on_sender, l);
-	free(key);
-}
-
-static void forward_found(struct lookup *l, struct rp_bus_message *m)
-{
-	struct rp_store *s = l->s;
-	struct call *c = l->call;
-
-	rp_bus_message_set_destination(m, l->destination);
-	s->counters.queued_forwards++;
-	c->result.kind = RP_STORE_KIND_FORWARD;
-	hand_over(c, &s->forward, l->entry_id, m);
-	lookup_free(l);
-}
-
-/* The call goes back to the head of those who wait. */
-static void call_again(struct lookup *l)
-{
-	rp_list_unlink(&l->call->node);
-	rp_list_push_front(&l->s->want_queued, &l->call->node);
-	l->call = NULL;
-}
-
-static void on_backlog(void *ctx, const struct store_answer *a)
-{
-	struct lookup *l = ctx;
-	struct rp_store *s = l->s;
-	struct rp_bus_message *m = NULL;
-
-	if (a->status != RP_STORE_OK && a->status != RP_STORE_NONE) {
-		/* It stays this owner's, and its turn comes again. */
-		rp_store_give_back(s->forward.taker, l->entry_id);
-		finish(l->call, a->status, a->text, NULL);
-		lookup_free(l);
-		return;
-	}
-	if (a->status == RP_STORE_OK)
-		m = rp_bus_message_parse(a->value);
-	if (m && !is_over(s, m)) {
-		store_cache_put(s->cache, m);
-		forward_found(l, m);
-		return;
-	}
-	call_again(l);
-	if (a->status == RP_STORE_OK && !m) {
-		drop_malformed(&s->forward, l->entry_id);
-		lookup_free(l);
-	} else {
-		rp_bus_message_free(m);
-		expired(l);
-	}
-	pump_queued(s);
-}
-
-static void look_up(struct rp_store *s, const struct ahead *a)
-{
-	struct lookup *l = store_alloc(sizeof(*l) + a->length + 1);
-	const struct rp_bus_message *m;
-	char *key;
-
-	if (!parse_forward(a, l->id, &l->destination)) {
-		free(l);
-		drop_malformed(&s->forward, a->id);
-		return;
-	}
-	l->s = s;
-	l->entry_id = a->id;
-	rp_list_push_back(&s->lookups, &l->node);
-	m = store_cache_get(s->cache, l->id);
-	if (m && is_over(s, m)) {
-		expired(l);
-		return;
-	}
-	l->call = pop_call(&s->want_queued);
-	rp_list_push_back(&s->open, &l->call->node);
-	if (m) {
-		s->counters.cache_hits++;
-		forward_found(l, rp_bus_message_copy(m));
-		return;
-	}
-	s->counters.cache_misses++;
-	key = store_text(RP_STORE_PREFIX "backlog.%s", l->id);
-	s->ops->get(s->backend, key, on_backlog, l);
-	free(key);
-}
-
-static void take_reply(struct rp_store *s, const struct ahead *a)
-{
-	struct rp_bus_message *m = parse_ahead(a);
-	struct call *c;
-
-	if (!m) {
-		drop_malformed(&s->reply, a->id);
-		return;
-	}
-	c = pop_call(&s->want_queued);
-	s->counters.queued_replies++;
-	c->result.kind = RP_STORE_KIND_REPLY;
-	hand_over(c, &s->reply, a->id, m);
-}
-
-/* By turns while both have some: a flood of one leaves the other every second place. */
-static void pump_queued(struct rp_store *s)
-{
-	while (!rp_list_empty(&s->want_queued)) {
-		bool forward = !rp_list_empty(&s->forward.ahead);
-		bool reply = !rp_list_empty(&s->reply.ahead);
-		struct ahead *a;
-
-		if (!forward && !reply)
-			return;
-		reply = reply && (!forward || s->reply_is_next);
-		s->reply_is_next = !reply;
-		a = source_next(reply ? &s->reply : &s->forward);
-		if (reply)
-			take_reply(s, a);
-		else
-			look_up(s, a);
-		free(a);
-	}
-}
-
-void rp_store_queued(struct rp_store *s, rp_store_done_fn done, void *ctx)
-{
-	struct call *c = call_new(s, CALL_QUEUED, done, ctx);
-
-	rp_list_unlink(&c->node);
-	rp_list_push_back(&s->want_queued, &c->node);
-	source_open(&s->forward);
-	source_open(&s->reply);
-	pump_queued(s);
-}
-
 /* ---- any queue ---- */
 
 void rp_store_push(struct rp_store *s, const char *queue, struct rp_span entry, uint32_t max,
 	rp_store_done_fn done, void *ctx)
 {
 	s->ops->push(s->backend, queue, entry, max, STORE_FULL_REFUSE, on_pushed,
-		call_new(s, CALL_PUSH, done, ctx));
+		store_call_new(s, CALL_PUSH, done, ctx));
 }
 
 void rp_store_length(struct rp_store *s, const char *queue, rp_store_done_fn done, void *ctx)
 {
-	s->ops->length(s->backend, queue, on_pushed, call_new(s, CALL_PUSH, done, ctx));
+	s->ops->length(s->backend, queue, on_pushed, store_call_new(s, CALL_PUSH, done, ctx));
 }
 
 /* ---- creation, state ---- */
@@ -823,9 +437,9 @@ struct rp_store *rp_store_create(const struct rp_store_config *config)
 	rp_list_init(&s->takers);
 	rp_list_init(&s->want_local);
 	rp_list_init(&s->want_queued);
-	source_init(s, &s->local, RP_STORE_LOCAL);
-	source_init(s, &s->forward, RP_STORE_FORWARD);
-	source_init(s, &s->reply, RP_STORE_REPLY);
+	store_source_init(s, &s->local, RP_STORE_LOCAL);
+	store_source_init(s, &s->forward, RP_STORE_FORWARD);
+	store_source_init(s, &s->reply, RP_STORE_REPLY);
 	rp_loop_task_setup(&s->task, on_finished, s);
 	return s;
 }
@@ -852,9 +466,9 @@ void rp_store_destroy(struct rp_store *s)
 	calls_free(&s->finished);
 	calls_free(&s->want_local);
 	calls_free(&s->want_queued);
-	source_free(&s->local);
-	source_free(&s->forward);
-	source_free(&s->reply);
+	store_source_free(&s->local);
+	store_source_free(&s->forward);
+	store_source_free(&s->reply);
 	store_cache_free(s->cache);
 	free(s->owner);
 	free(s);

@@ -166,7 +166,7 @@ static bool crossed(const struct conf_entry *e)
 		"ca_file", "client_cert_auth", "peer_cert_file", "peer_key_file", "message_bytes",
 		"queue_bytes", "max_request_bytes", "tombstone_s", "tombstone_max_s", "gateway",
 		"ipv4", "ipv6", "device", "match", "dead_letter", "node", "peers", "mtu",
-		"neighbours", "tls"};
+		"neighbours", "tls", "backend"};
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(names); i++) {
 		if (strcmp(e->name, names[i]) == 0)
@@ -191,12 +191,13 @@ static void random_items(struct rp_rand *r, struct args *a, const struct conf_en
 					strcmp(e->name, "gateway") == 0 ||
 							strcmp(e->name, "neighbours") == 0
 						? ""
-					: strcmp(e->name, "mtu") == 0	 ? "1500"
-					: strcmp(e->name, "ipv6") == 0	 ? "fd00::%u/64"
-					: strcmp(e->name, "ipv4") == 0	 ? "10.0.%u.1/24"
-					: strcmp(e->name, "peers") == 0	 ? "10.%u.0.0/16"
-					: strcmp(e->name, "device") == 0 ? "net_null%u"
-									 : "x%u",
+					: strcmp(e->name, "mtu") == 0	  ? "1500"
+					: strcmp(e->name, "backend") == 0 ? "memory"
+					: strcmp(e->name, "ipv6") == 0	  ? "fd00::%u/64"
+					: strcmp(e->name, "ipv4") == 0	  ? "10.0.%u.1/24"
+					: strcmp(e->name, "peers") == 0	  ? "10.%u.0.0/16"
+					: strcmp(e->name, "device") == 0  ? "net_null%u"
+									  : "x%u",
 					n + 1);
 			else
 				make_value(r, e, value, sizeof(value));
