@@ -410,7 +410,7 @@ static void op_on_message(struct rp_ctl *ctl, const struct rp_control_queue_op *
 int ctl_queue_op(struct rp_ctl *ctl, const struct rp_control_queue_op *op, uint64_t token)
 {
 	if (!ctl_bus_rides(ctl, op->name))
-		return rp_control_queue_op(ctl->control, op, token);
+		return rp_control_queue_op(ctl->control, op, token, ctl_now(ctl));
 	if (!name_ok(op->name))
 		answer(ctl, token, RP_Q_INVALID, "message bus: the name is the bus's own", NULL,
 			false);

@@ -118,6 +118,7 @@ static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64
 		[RP_ETCD_QUEUE_ACK] = RP_XMSG_ACK,
 		[RP_ETCD_QUEUE_GET] = RP_XMSG_GET,
 		[RP_ETCD_QUEUE_REJECT] = RP_XMSG_REJECT,
+		[RP_ETCD_QUEUE_CANCEL] = RP_XMSG_CANCEL,
 	};
 	struct rp_ctl *ctl = ctx;
 	struct rp_control_queue_op c = {
@@ -129,17 +130,6 @@ static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64
 		.flags = op->flags,
 	};
 
-	if (op->type == RP_ETCD_QUEUE_CANCEL) {
-		struct rp_etcd_queue_answer a = {
-			.status = RP_Q_INVALID,
-			.message =
-				"queue key: a message is acknowledged by deleting its delivered key, "
-				"not its producer key",
-		};
-
-		rp_etcd_queue_answer(ctl->etcd, token, &a);
-		return 0;
-	}
 	if (!rp_repl_ready(rp_control_repl(ctl->control))) {
 		struct rp_etcd_queue_answer a = {
 			.status = RP_Q_NO_DISPATCHER, .message = CTL_TEXT_NOT_READY};
@@ -159,6 +149,7 @@ void ctl_queue_answer(void *ctx, uint64_t token, const struct rp_control_answer 
 	struct rp_etcd_queue_answer a = {
 		.status = answer->status,
 		.deleted = answer->deleted,
+		.message = answer->message,
 		.has_message = answer->has_message,
 		.value = answer->value,
 		.mod_revision = answer->revision,

@@ -98,6 +98,7 @@ void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c)
 			.ttl_ns = p->ttl_ms * RP_NS_PER_MS,
 			.delay_ns = p->delay_ms * RP_NS_PER_MS,
 			.dedup_ns = p->dedup_s * RP_NS_PER_S,
+			.priority = p->priority,
 			.fail_fast = p->fail_fast,
 		};
 	}

@@ -190,7 +190,7 @@ static void clear_ask(
 	snprintf(x->queue, sizeof(x->queue), "%s", q->queue);
 	rp_list_push_back(&ctl->clears, &x->node);
 	rp_grpc_call_set_user(call, x);
-	if (rp_control_queue_op(ctl->control, &op, x->token) != 0) {
+	if (rp_control_queue_op(ctl->control, &op, x->token, ctl_now(ctl)) != 0) {
 		rp_grpc_call_finish(
 			call, RP_GRPC_UNAVAILABLE, "ringpost: the shard's ring is full, ask again");
 		clear_free(x);

@@ -42,7 +42,31 @@ static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra,
 	f |= with_name ? DL_FIELD_NAME : 0;
 	f |= m->holder_node | m->holder_life ? DL_FIELD_HOLDER : 0;
 	f |= m->age_us | m->deliveries ? DL_FIELD_AGE : 0;
+	f |= m->process.kind ? DL_FIELD_PROCESS : 0;
 	return f;
+}
+
+static void process_write(struct rp_writer *w, const struct rp_qmsg_process *p)
+{
+	rp_write_le64(w, p->request);
+	rp_write_le64(w, p->left_us);
+	rp_write_le16(w, p->meta_length);
+	rp_write_u8(w, p->kind);
+	rp_write_u8(w, p->priority);
+	rp_write_u8(w, p->flags);
+}
+
+static void process_read(struct rp_reader *r, struct rp_qmsg_process *p)
+{
+	p->request = rp_read_le64(r);
+	p->left_us = rp_read_le64(r);
+	p->meta_length = rp_read_le16(r);
+	p->kind = rp_read_u8(r);
+	p->priority = rp_read_u8(r);
+	p->flags = rp_read_u8(r);
+	if (p->kind == RP_PROCESS_PLAIN || p->kind >= RP_PROCESS_KIND_COUNT || p->priority > 9 ||
+		p->meta_length > RP_QMSG_META_BYTES_MAX)
+		r->bad = true;
 }
 
 static void fields_write(
@@ -89,6 +113,8 @@ static void fields_write(
 		rp_write_le64(w, m->age_us);
 		rp_write_le32(w, m->deliveries);
 	}
+	if (f & DL_FIELD_PROCESS)
+		process_write(w, &m->process);
 }
 
 uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
@@ -98,6 +124,7 @@ uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
 	uint32_t n;
 
 	RP_ASSERT(m->tail_length <= RP_TAIL_BYTES_MAX && m->name_length <= RP_NAME_BYTES_MAX);
+	RP_ASSERT(m->process.meta_length <= RP_QMSG_META_BYTES_MAX);
 	header->type = dl_frame_type(m->type);
 	header->flags |= m->flags & RP_FRAME_QMSG_FLAGS;
 	header->fields = fields_of(m, extra, with_name);
@@ -169,9 +196,11 @@ bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct
 		m->age_us = rp_read_le64(r);
 		m->deliveries = rp_read_le32(r);
 	}
+	if (f & DL_FIELD_PROCESS)
+		process_read(r, &m->process);
 	m->status = status < RP_QSTATUS_COUNT ? (enum rp_qstatus)status : RP_Q_INVALID;
 	return !r->bad && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&
-	       m->tail_length <= extra->total && m->type != RP_QMSG_TYPE_COUNT;
+	       rp_qmsg_head_bytes(m) <= extra->total && m->type != RP_QMSG_TYPE_COUNT;
 }
 
 static bool read_end(const struct rp_reader *r)

@@ -28,13 +28,14 @@
 	X(11, SEQ, 5)	/* control: the sender's shard and its sequence, echoed by TOOK */ \
 	X(12, NAME, 1)	/* length of the queue's name, which follows */                    \
 	X(13, HOLDER, 16)                                                                  \
-	X(14, AGE, 12) /* us since it was put, deliveries that a client saw */
+	X(14, AGE, 12)	   /* us since it was put, deliveries that a client saw */         \
+	X(15, PROCESS, 21) /* request, us left, length of the meta, kind, priority, flags */
 
 enum dl_field {
 #define X(bit, name, bytes) DL_FIELD_##name = 1 << bit,
 	DL_FIELDS(X)
 #undef X
-		DL_FIELD_ALL = (1 << 15) - 1,
+		DL_FIELD_ALL = (1 << 16) - 1,
 };
 
 /* Handle of TOOK for control frames: no stream has this slot. */

@@ -470,6 +470,7 @@ bool rp_deliver_poll(struct rp_deliver *d, uint64_t now_ns)
 {
 	struct rp_list work;
 
+	d->now_ns = now_ns;
 	dl_tx_timers(d, now_ns);
 	dl_unary_timers(d, now_ns);
 	rp_list_init(&work);

@@ -219,6 +219,7 @@ struct dl_peer {
 };
 
 struct rp_deliver {
+	uint64_t now_ns; /* of the turn that sends */
 	struct rp_deliver_config config;
 	struct rp_deliver_ops ops;
 	void *ctx;

@@ -490,9 +490,9 @@ static int send_check(struct rp_deliver *d, const struct rp_qmsg *m)
 
 	if ((unsigned)m->type >= RP_QMSG_TYPE_COUNT || m->name_length == 0 ||
 		m->name_length > RP_NAME_BYTES_MAX || m->tail_length > RP_TAIL_BYTES_MAX ||
-		m->tail_length > bytes || (unsigned)m->status >= RP_QSTATUS_COUNT)
+		rp_qmsg_head_bytes(m) > bytes || (unsigned)m->status >= RP_QSTATUS_COUNT)
 		return -EINVAL;
-	return bytes - m->tail_length > d->config.message_bytes_max ? -EMSGSIZE : 0;
+	return bytes - rp_qmsg_head_bytes(m) > d->config.message_bytes_max ? -EMSGSIZE : 0;
 }
 
 /* The flow for a message that is about to be sent; NULL: there is no room. */
@@ -555,6 +555,8 @@ int rp_deliver_send(struct rp_deliver *d, uint64_t node, const struct rp_qmsg *m
 	struct dl_flow *f;
 	struct dl_msg *e;
 	int rc = send_check(d, m);
+
+	d->now_ns = now_ns;
 
 	if (rc != 0)
 		return rc;

@@ -105,7 +105,7 @@ static void control_done(
 	uint64_t dispatcher = m->dispatcher;
 	struct dl_acks *acks;
 
-	if (m->payload && !dl_payload_gather(d, &m->payload, m->tail_length)) {
+	if (m->payload && !dl_payload_gather(d, &m->payload, rp_qmsg_head_bytes(m))) {
 		/* Not confirmed: its sender has it still, and repeats it with the next bundle. */
 		rte_pktmbuf_free(m->payload);
 		dl_violation(p, RP_DELIVER_VIOLATION_NO_BUFFERS);
@@ -203,7 +203,8 @@ static void on_control(struct dl_peer *p, const struct rp_frame_header *h, struc
 	n = h->length - (uint32_t)(r->pos - fields);
 	why = RP_DELIVER_VIOLATION_LENGTH;
 	if (n > extra.total || more != (n < extra.total) || (more && n == 0) ||
-		extra.total > d->config.message_bytes_max + RP_TAIL_BYTES_MAX)
+		extra.total >
+			d->config.message_bytes_max + RP_TAIL_BYTES_MAX + RP_QMSG_META_BYTES_MAX)
 		goto bad;
 	why = RP_DELIVER_VIOLATION_ORDER;
 	if (partial_of(p, h->handle))

@@ -159,7 +159,13 @@ struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
 	h->flags = n < c.left ? RP_FRAME_MORE : 0;
 	h->length = n;
 	if (!*started) {
-		head_length = dl_encode(h, &m->q, extra, with_name, head);
+		struct rp_qmsg q = m->q;
+
+		/* The time in which it waited here is taken off as well. */
+		if (q.process.kind)
+			q.process.left_us =
+				rp_process_left_us(q.process.left_us, q.process.left_ns, d->now_ns);
+		head_length = dl_encode(h, &q, extra, with_name, head);
 	} else {
 		h->type = dl_frame_type(m->q.type);
 		h->flags |= RP_FRAME_CONT;

@@ -460,7 +460,8 @@ static void rx_complete(struct dl_rx *rx, uint64_t now_ns)
 
 	rx->q.payload = NULL;
 	rx->partial = rx->discard = false;
-	if (now.answer == DL_UNANSWERED && !dl_payload_gather(d, &now.q.payload, now.q.tail_length))
+	if (now.answer == DL_UNANSWERED &&
+		!dl_payload_gather(d, &now.q.payload, rp_qmsg_head_bytes(&now.q)))
 		now.answer = RP_Q_LIMIT;
 	if (rp_list_empty(&rx->held) && !rx->holding && rx_answer(rx, &now, now_ns)) {
 		rx_release(rx);
@@ -507,7 +508,7 @@ static bool rx_head(struct dl_rx *rx, const struct rp_frame_header *h, struct rp
 	rx->partial = true;
 	rx->partial_bytes = extra.total;
 	rx->partial_end = rx->bytes_received + extra.total;
-	rx->discard = extra.total - rx->q.tail_length > d->config.message_bytes_max;
+	rx->discard = extra.total - rp_qmsg_head_bytes(&rx->q) > d->config.message_bytes_max;
 	return true;
 }
 

@@ -56,8 +56,13 @@ static struct rte_mbuf *flat_frame(struct rp_deliver *d, const struct dl_msg *m)
 	const struct dl_extra extra = {.has_total = m->bytes > 0, .total = m->bytes};
 	struct dl_cursor cursor = {.segment = m->q.payload, .left = m->bytes};
 	uint8_t head[DL_HEAD_BYTES_MAX];
-	uint32_t n = dl_encode(&h, &m->q, &extra, true, head);
+	struct rp_qmsg q = m->q;
+	uint32_t n;
 
+	if (q.process.kind)
+		q.process.left_us =
+			rp_process_left_us(q.process.left_us, q.process.left_ns, d->now_ns);
+	n = dl_encode(&h, &q, &extra, true, head);
 	return dl_frame_build(d, head, n, &cursor, m->bytes);
 }
 
@@ -272,7 +277,7 @@ int rp_deliver_on_unary(struct rp_deliver *d, uint64_t node, struct rte_mbuf *fr
 	} else {
 		rte_pktmbuf_free(frame);
 	}
-	if (m.payload && !dl_payload_gather(d, &m.payload, m.tail_length)) {
+	if (m.payload && !dl_payload_gather(d, &m.payload, rp_qmsg_head_bytes(&m))) {
 		rte_pktmbuf_free(m.payload);
 		answer->status = RP_Q_STALL;
 		return 0;
@@ -285,7 +290,7 @@ int rp_deliver_on_unary(struct rp_deliver *d, uint64_t node, struct rte_mbuf *fr
 	}
 	if ((m.flags & RP_QMSG_REPEAT) && p)
 		dl_rx_supersede(p, &m);
-	if (m.payload && m.payload->pkt_len - m.tail_length > d->config.message_bytes_max)
+	if (m.payload && m.payload->pkt_len - rp_qmsg_head_bytes(&m) > d->config.message_bytes_max)
 		rc = RP_Q_TOO_LARGE;
 	else
 		rc = d->ops.on_msg(d->ctx, node, &m, &answer->epoch, &answer->dispatcher, now_ns);

@@ -9,7 +9,7 @@
 #include <base/bytes.h>
 #include <base/log.h>
 #include <base/mbuf.h>
-#include <engine/control_engine_priv.h>
+#include <engine/control_process_priv.h>
 
 #define STEP_BUDGET 256
 
@@ -237,6 +237,13 @@ struct rp_control *rp_control_create(
 	c->writes = map_of(CONTROL_WRITE_BITS);
 	c->unaries = map_of(CONTROL_UNARY_BITS);
 	c->letters = map_of(CONTROL_LETTER_BITS);
+	c->requests = map_of(CONTROL_REQUEST_BITS);
+	c->jobs = map_of(CONTROL_JOB_BITS);
+	c->job_replies = map_of(CONTROL_JOB_BITS);
+	c->runs = map_of(CONTROL_REQUEST_BITS);
+	c->run_requests = map_of(CONTROL_REQUEST_BITS);
+	rp_list_init(&c->jobs_waiting);
+	c->message_bytes = config->message_bytes ? config->message_bytes : 1572864;
 	rp_list_init(&c->policies);
 	rp_list_init(&c->writes_done);
 	rp_list_init(&c->publish);
@@ -286,6 +293,11 @@ void rp_control_destroy(struct rp_control *c)
 	free(c->writes.chains);
 	free(c->unaries.chains);
 	free(c->letters.chains);
+	free(c->requests.chains);
+	free(c->jobs.chains);
+	free(c->job_replies.chains);
+	free(c->runs.chains);
+	free(c->run_requests.chains);
 	free(c);
 }
 
@@ -480,6 +492,7 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now)
 		rp_repl_tick(c->repl, now);
 	next_ns = RP_MIN(compaction_run(c), control_early_run(c));
 	next_ns = RP_MIN(next_ns, control_leases_run(c));
+	next_ns = RP_MIN(next_ns, control_jobs_run(c));
 	more = rp_kv_step(c->kv, STEP_BUDGET);
 	states_run(c);
 	if (c->ready_pending) {
@@ -534,6 +547,7 @@ void rp_control_set_limits(struct rp_control *c, const struct rp_control_limits 
 
 	for (uint32_t s = 0; s < c->shards; s++)
 		control_send(c, s, &m);
+	c->message_bytes = limits->message_bytes;
 	if (limits->auto_compaction_ns == c->auto_compaction_ns)
 		return;
 	/* Samples taken at another pace say nothing of how old a revision is. */

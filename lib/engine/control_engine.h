@@ -21,6 +21,7 @@
 #include <base/qmsg.h>
 #include <base/transport.h>
 #include <base/units.h>
+#include <engine/control_process.h>
 #include <engine/node_record.h>
 #include <kv/kv.h>
 #include <queue/queue.h>
@@ -48,6 +49,7 @@ struct rp_control_answer {
 	struct rp_span tail, value; /**< borrow for the call */
 	uint64_t revision;
 	uint32_t attempt;
+	const char *message; /**< of a refusal: what the status does not say; NULL: nothing */
 };
 
 struct rp_control_delivery {
@@ -57,6 +59,11 @@ struct rp_control_delivery {
 	uint32_t value_count;
 	int64_t revision;
 	uint32_t attempt;
+	uint64_t request; /**< of a process request; 0: it is none, and the rest is not set */
+	uint64_t left_us; /**< of its time, now */
+	uint8_t priority;
+	uint32_t max_bytes;	 /**< of one output; 0 = no bound of its own */
+	struct rp_span reply_to; /**< borrow; empty: nobody waits for an answer */
 };
 
 struct rp_control_ops {
@@ -89,6 +96,11 @@ struct rp_control_ops {
 	/** The consumer is over; its handle is dead. */
 	void (*consumer_end)(void *ctx, uint64_t consumer, const char *reason);
 
+	/** A run lives (OK), or it is over. NULL, with run_event: there are none. */
+	void (*run_answer)(void *ctx, uint64_t run, enum rp_qstatus status, const char *message);
+	/** In order. After FINAL or FAILED the run is over. */
+	void (*run_event)(void *ctx, uint64_t run, const struct rp_control_run_event *event);
+
 	/** The end of rp_control_propose(); `result` is borrowed. */
 	void (*write_done)(void *ctx, uint64_t token, const struct rp_kv_result *result);
 	/** Client writes are taken from now on. */
@@ -111,6 +123,7 @@ struct rp_control_config {
 	struct rp_repl_config repl;  /**< node, cluster, ops, ctx are set here */
 	uint64_t auto_compaction_ns; /**< 0 = never */
 	uint32_t consumers_max;	     /**< 0 = 65536 */
+	uint32_t message_bytes;	     /**< limits.message_bytes; 0 = 1572864 */
 };
 
 #define RP_CONTROL_COUNTERS(X)                                                             \
@@ -118,6 +131,13 @@ struct rp_control_config {
 	X(queue_acks, "acknowledges given to a shard")                                     \
 	X(queue_gets, "gets given to a shard")                                             \
 	X(queue_rejects, "rejects given to a shard")                                       \
+	X(queue_cancels, "cancels given to a shard")                                       \
+	X(requests, "process requests taken")                                              \
+	X(requests_refused, "process requests refused")                                    \
+	X(request_ends, "ends of process requests put into their reply queue")             \
+	X(outputs, "outputs of workers of this node taken")                                \
+	X(outputs_refused, "outputs of workers of this node refused")                      \
+	X(outputs_waited, "times an output waited, since its requester did not read")      \
 	X(queue_waits, "queue operations that found no token or buffer")                   \
 	X(deliveries, "deliveries handed to a consumer")                                   \
 	X(deliveries_held, "deliveries that waited for a consumer's room")                 \
@@ -176,7 +196,11 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now);
 int rp_control_propose(
 	struct rp_control *c, const struct rp_kv_txn *txn, uint64_t token, struct rp_repl_now now);
 
-/** One queue operation, of a type PUT, ACK, GET, REJECT or PURGE. */
+/**
+ * One queue operation, of a type PUT, ACK, GET, REJECT, PURGE or CANCEL (tail; idx = the request,
+ * or 0). The value of a PUT may be the envelope of a process request, or an output of one that a
+ * consumer here holds. Spans are borrowed until it is answered.
+ */
 struct rp_control_queue_op {
 	enum rp_xmsg_type type;
 	uint32_t hash;
@@ -185,8 +209,9 @@ struct rp_control_queue_op {
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t flags; /**< RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
 };
-/** 0: ops->queue_answer() follows. -EAGAIN: no token or buffer now. */
-int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token);
+/** 0: ops->queue_answer() follows, or was called already. -EAGAIN: no token or buffer now. */
+int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token,
+	struct rp_repl_now now);
 
 /**
  * A consumer arrives; `consumer` names it. 0: open, *revision is below every delivery to come.

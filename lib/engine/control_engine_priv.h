@@ -10,6 +10,8 @@
 #define CONTROL_CONSUMER_BITS 14
 #define CONTROL_WRITE_BITS 12
 #define CONTROL_UNARY_BITS 10
+#define CONTROL_REQUEST_BITS 12
+#define CONTROL_JOB_BITS 14
 #define CONTROL_COMPACT_SAMPLES 8
 
 /**
@@ -34,6 +36,9 @@ struct control_consumer {
 	struct rp_hmap_node by_handle; /**< key: the caller's, without the flag */
 	unsigned shard;
 	struct rp_list held; /**< struct control_held, oldest first */
+	uint8_t uuid[RP_UUID_BYTES];
+	uint8_t name_length;
+	uint8_t name[]; /**< of the queue */
 };
 
 /** A write that the majority has not confirmed yet, or that is to be answered. */
@@ -89,7 +94,8 @@ struct control_lost {
 struct control_letter {
 	struct rp_hmap_node by_id;
 	unsigned shard;
-	uint64_t token; /**< the shard's */
+	uint64_t token;	  /**< the shard's */
+	bool process_end; /**< it is how a request ended */
 };
 
 /** Policies, and the rules of prefixes and zones, that a shard may use still. */
@@ -114,7 +120,12 @@ struct rp_control {
 	struct rp_repl *repl;
 	struct rp_kv_hook hook;
 	struct rp_hmap consumers, writes, unaries, letters;
+	struct rp_hmap requests, jobs, job_replies, runs, run_requests;
+	struct rp_list jobs_waiting; /**< struct control_job */
 	uint64_t write_id_last, unary_id_last, letter_id_last;
+	uint64_t request_last, process_last, run_tail_last;
+	bool run_pinned;
+	uint32_t message_bytes;	 /**< limits.message_bytes */
 	uint64_t letter_said_ns; /**< a refusal was logged */
 	struct rp_list policies; /**< struct control_policies, the newest last */
 	struct rp_list writes_done;
@@ -172,6 +183,8 @@ uint64_t control_leases_run(struct rp_control *c);
 void control_queue_free(struct rp_control *c);
 
 /* control_letter.c */
+/** Whom to answer when it was put; the id. */
+uint64_t control_letter_new(struct rp_control *c, unsigned shard, uint64_t token, bool process_end);
 /** DEAD_LETTER; take what it holds. */
 void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct rp_xmsg *m);
 /** ANSWER to the put of one. */

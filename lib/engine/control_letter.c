@@ -109,16 +109,31 @@ static size_t read_head(struct rp_span value, char *queue, size_t size)
 
 /* ---- letters ---- */
 
+static void count(struct rp_control *c, enum rp_qstatus status)
+{
+	if (status == RP_Q_OK || status == RP_Q_DUPLICATE)
+		c->counters.dead_letters++;
+	else
+		c->counters.dead_letters_refused++;
+}
+
 static void answer(struct rp_control *c, unsigned shard, uint64_t token, enum rp_qstatus status)
 {
 	const struct rp_xmsg m = {
 		.type = RP_XMSG_LETTERED, .token = token, .status = (uint16_t)status};
 
-	if (status == RP_Q_OK || status == RP_Q_DUPLICATE)
-		c->counters.dead_letters++;
-	else
-		c->counters.dead_letters_refused++;
 	control_send(c, shard, &m);
+}
+
+uint64_t control_letter_new(struct rp_control *c, unsigned shard, uint64_t token, bool process_end)
+{
+	struct control_letter *l = control_alloc(sizeof(*l));
+
+	l->shard = shard;
+	l->token = token;
+	l->process_end = process_end;
+	rp_hmap_insert(&c->letters, &l->by_id, ++c->letter_id_last);
+	return c->letter_id_last;
 }
 
 static void letter_put(struct rp_control *c, unsigned shard, uint64_t token, struct rp_span to,
@@ -133,17 +148,13 @@ static void letter_put(struct rp_control *c, unsigned shard, uint64_t token, str
 		.hash = rp_queue_hash(to.data, to.length),
 		.m = control_chain(c, parts, 4),
 	};
-	struct control_letter *l;
 
 	if (!put.m) {
+		count(c, RP_Q_LIMIT);
 		answer(c, shard, token, RP_Q_LIMIT);
 		return;
 	}
-	l = control_alloc(sizeof(*l));
-	l->shard = shard;
-	l->token = token;
-	rp_hmap_insert(&c->letters, &l->by_id, ++c->letter_id_last);
-	put.token = c->letter_id_last | CONTROL_LETTER_FLAG;
+	put.token = control_letter_new(c, shard, token, false) | CONTROL_LETTER_FLAG;
 	control_send(c, rp_hash_pick(put.hash, c->shards), &put);
 }
 
@@ -153,7 +164,8 @@ void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct r
 	uint8_t *bytes = control_alloc(names + length + 1);
 	struct rp_span name = {bytes, m->name_length}, to = {bytes + m->name_length, m->hash};
 	struct rp_span tail = {bytes + names, m->tail_length};
-	struct rp_span value = {bytes + names + m->tail_length, length - m->tail_length};
+	size_t before = m->tail_length + m->idx; /* of a process request: its meta */
+	struct rp_span value = {bytes + names + before, length - before};
 	bool replay = m->value == RP_QUEUE_DEATH_REPLAYED;
 	char head[RP_LETTER_HEAD_BYTES_MAX], queue[RP_NAME_BYTES_MAX + 1] = "";
 	size_t head_length = 0;
@@ -169,6 +181,7 @@ void control_on_dead_letter(struct rp_control *c, unsigned shard, const struct r
 		head_length = write_head(c, m, name, tail, head);
 	} /* else it has ended before, and keeps the word of its first end */
 	if (replay && head_length == 0) {
+		count(c, RP_Q_INVALID);
 		answer(c, shard, m->token, RP_Q_INVALID);
 	} else {
 		struct rp_span rest[3] = {
@@ -188,7 +201,9 @@ void control_letter_answered(struct rp_control *c, const struct rp_xmsg *m)
 	if (!n)
 		return;
 	l = RP_CONTAINER_OF(n, struct control_letter, by_id);
-	if (m->status != RP_Q_OK && c->now.ns - c->letter_said_ns >= SAY_NS) {
+	if (!l->process_end)
+		count(c, m->status);
+	if (!l->process_end && m->status != RP_Q_OK && c->now.ns - c->letter_said_ns >= SAY_NS) {
 		c->letter_said_ns = c->now.ns;
 		RP_LOG(RP_LOG_QUEUE, RP_LOG_WARNING,
 			"a dead-letter queue takes no message: %s; what ended waits for it",

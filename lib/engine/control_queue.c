@@ -13,7 +13,7 @@
 #include <base/log.h>
 #include <base/mbuf.h>
 #include <deliver/deliver.h>
-#include <engine/control_engine_priv.h>
+#include <engine/control_process_priv.h>
 
 /** status u32, epoch u32, dispatcher u64, little-endian: what DeliverOne answers. */
 #define UNARY_ANSWER_BYTES 16
@@ -22,9 +22,20 @@
 /** A put takes none of the pool's last part: half of what lib/node keeps for operations. */
 #define CONTROL_RESERVE_PART 32
 
+#define ENGINE_TOKENS (RP_CONTROL_REQUEST_FLAG | RP_CONTROL_OUTPUT_FLAG)
+
 /* ---- operations ---- */
 
-int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token)
+/* Parts that go with an operation: the name, and what is behind it. */
+static unsigned op_parts(enum rp_xmsg_type type)
+{
+	if (type == RP_XMSG_PUT)
+		return 3;
+	return type == RP_XMSG_CANCEL ? 2 : 1;
+}
+
+int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token,
+	struct rp_repl_now now)
 {
 	unsigned shard = rp_hash_pick(op->hash, c->shards);
 	struct rp_span parts[3] = {op->name, op->tail, op->value};
@@ -37,7 +48,9 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 		.idx = op->idx,
 	};
 
-	RP_ASSERT(!(token & (CONTROL_CONSUMER_FLAG | CONTROL_LETTER_FLAG)));
+	c->now = now;
+	RP_ASSERT(!(token & (CONTROL_CONSUMER_FLAG | CONTROL_LETTER_FLAG | RP_CONTROL_REQUEST_FLAG |
+				    RP_CONTROL_OUTPUT_FLAG)));
 	RP_ASSERT(op->name.length <= RP_NAME_BYTES_MAX);
 	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
 		goto wait;
@@ -45,10 +58,13 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 	if (op->type == RP_XMSG_PUT &&
 		rte_mempool_avail_count(c->pool) < c->pool->size / CONTROL_RESERVE_PART)
 		goto wait;
+	if (op->type == RP_XMSG_PUT &&
+		(control_job_put(c, op, token) == 0 || control_request_put(c, op, token) == 0))
+		return 0;
 	memcpy(m.uuid, op->uuid, sizeof(m.uuid));
 	if (op->type == RP_XMSG_PUT)
 		m.tail_length = (uint16_t)op->tail.length;
-	m.m = control_chain(c, parts, op->type == RP_XMSG_PUT ? 3 : 1);
+	m.m = control_chain(c, parts, op_parts(op->type));
 	if (!m.m)
 		goto wait;
 	if (c->ops->post(c->ctx, shard, &m) != 0) {
@@ -63,6 +79,8 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 		c->counters.queue_gets++;
 	else if (op->type == RP_XMSG_REJECT)
 		c->counters.queue_rejects++;
+	else if (op->type == RP_XMSG_CANCEL)
+		c->counters.queue_cancels++;
 	return 0;
 
 wait:
@@ -72,19 +90,19 @@ wait:
 
 /* The value behind the tail, as spans of the chain where it has few segments, else as one copy. */
 static unsigned value_pieces(
-	const struct rte_mbuf *m, uint16_t tail_length, struct rp_span *pieces, void **copy)
+	const struct rte_mbuf *m, uint32_t head_length, struct rp_span *pieces, void **copy)
 {
-	size_t length = m->pkt_len - tail_length;
+	size_t length = m->pkt_len - head_length;
 	unsigned n = 0;
 
 	*copy = NULL;
 	if (m->nb_segs > PIECES_MAX) {
 		*copy = control_alloc(length + 1);
 		pieces[0] = (struct rp_span){*copy, length};
-		rp_mbuf_copy_out(m, tail_length, *copy, length);
+		rp_mbuf_copy_out(m, head_length, *copy, length);
 		return 1;
 	}
-	for (size_t skip = tail_length; m; m = m->next, skip = 0)
+	for (size_t skip = head_length; m; m = m->next, skip = 0)
 		if (m->data_len > skip)
 			pieces[n++] =
 				(struct rp_span){rte_pktmbuf_mtod_offset(m, const uint8_t *, skip),
@@ -120,11 +138,21 @@ static void on_answer(struct rp_control *c, const struct rp_xmsg *m)
 		control_letter_answered(c, m);
 		return;
 	}
+	/* Embedders' and services' tokens have bits of their own above these. */
+	if ((m->token & ENGINE_TOKENS) == RP_CONTROL_REQUEST_FLAG) {
+		control_request_answered(c, m);
+		return;
+	}
+	if ((m->token & ENGINE_TOKENS) == RP_CONTROL_OUTPUT_FLAG) {
+		control_job_answered(c, m);
+		return;
+	}
 	if (m->m) {
-		size_t length = m->m->pkt_len - m->tail_length;
+		size_t head = (size_t)m->tail_length + m->value;
+		size_t length = m->m->pkt_len - head;
 
 		copy = control_alloc(length + 1);
-		rp_mbuf_copy_out(m->m, m->tail_length, copy, length);
+		rp_mbuf_copy_out(m->m, head, copy, length);
 		a.tail = (struct rp_span){rte_pktmbuf_mtod(m->m, const uint8_t *), m->tail_length};
 		a.value = (struct rp_span){copy, length};
 	}
@@ -179,8 +207,11 @@ int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_
 	m.m = control_chain(c, parts, 2);
 	if (!m.m)
 		return -EAGAIN;
-	k = control_alloc(sizeof(*k));
+	k = control_alloc(sizeof(*k) + name.length);
 	k->shard = shard;
+	memcpy(k->uuid, uuid, RP_UUID_BYTES);
+	k->name_length = (uint8_t)name.length;
+	memcpy(k->name, name.data, name.length);
 	rp_list_init(&k->held);
 	rp_hmap_insert(&c->consumers, &k->by_handle, consumer);
 	control_send(c, shard, &m);
@@ -226,7 +257,7 @@ void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint6
 static int show(struct rp_control *c, uint64_t consumer, const struct rp_xmsg *m,
 	const uint8_t *tail, const struct rp_span *value, unsigned value_count)
 {
-	const struct rp_control_delivery d = {
+	struct rp_control_delivery d = {
 		.idx = m->idx,
 		.tail = {tail, m->tail_length},
 		.value = value,
@@ -234,7 +265,20 @@ static int show(struct rp_control *c, uint64_t consumer, const struct rp_xmsg *m
 		.revision = (int64_t)m->revision,
 		.attempt = m->attempt,
 	};
-	int rc = c->ops->deliver(c->ctx, consumer, &d);
+	struct rp_qmsg_process p;
+	struct rp_meta meta;
+	int rc;
+
+	rp_xmsg_process_read(m->value, &p);
+	if (p.kind == RP_PROCESS_REQUEST &&
+		rp_meta_read(&meta, (struct rp_span){tail + m->tail_length, p.meta_length})) {
+		d.request = m->alloc_node;
+		d.left_us = m->node > c->now.ns ? (m->node - c->now.ns) / RP_NS_PER_US : 0;
+		d.priority = p.priority;
+		d.max_bytes = meta.max_bytes;
+		d.reply_to = meta.reply_to;
+	}
+	rc = c->ops->deliver(c->ctx, consumer, &d);
 
 	if (rc == 0)
 		c->counters.deliveries++;
@@ -253,13 +297,22 @@ static int shown(struct rp_control *c, unsigned shard, const struct rp_xmsg *m, 
 	return 0;
 }
 
+/* What stands before the value. */
+static uint32_t head_length(const struct rp_xmsg *m)
+{
+	struct rp_qmsg_process p;
+
+	rp_xmsg_process_read(m->value, &p);
+	return (uint32_t)m->tail_length + p.meta_length;
+}
+
 static int show_mbuf(struct rp_control *c, struct control_consumer *k, const struct rp_xmsg *m)
 {
 	struct rp_span pieces[PIECES_MAX];
 	uint64_t consumer = k->by_handle.key;
 	unsigned shard = k->shard;
 	void *copy;
-	unsigned n = value_pieces(m->m, m->tail_length, pieces, &copy);
+	unsigned n = value_pieces(m->m, head_length(m), pieces, &copy);
 	int rc = show(c, consumer, m, rte_pktmbuf_mtod(m->m, const uint8_t *), pieces, n);
 
 	free(copy);
@@ -268,7 +321,8 @@ static int show_mbuf(struct rp_control *c, struct control_consumer *k, const str
 
 static int show_held(struct rp_control *c, struct control_consumer *k, const struct control_held *h)
 {
-	struct rp_span value = {h->bytes + h->m.tail_length, h->length - h->m.tail_length};
+	uint32_t head = head_length(&h->m);
+	struct rp_span value = {h->bytes + head, h->length - head};
 	unsigned shard = k->shard;
 
 	return shown(c, shard, &h->m, show(c, k->by_handle.key, &h->m, h->bytes, &value, 1));
@@ -289,8 +343,15 @@ static void hold(struct rp_control *c, struct control_consumer *k, const struct 
 static void on_delivery(struct rp_control *c, const struct rp_xmsg *m)
 {
 	struct control_consumer *k = control_consumer_find(c, m->token & ~CONTROL_CONSUMER_FLAG);
+	struct rp_qmsg_process p;
 
-	if (!k)
+	rp_xmsg_process_read(m->value, &p);
+	if (k && p.kind == RP_PROCESS_REQUEST)
+		control_job_learn(c, k, m, &p);
+	if (m->flags & 1)
+		/* Its client has it. */
+		;
+	else if (!k)
 		/* Its close is on the way to the shard, which offers the message again. */
 		c->counters.deliveries_late++;
 	else if (!rp_list_empty(&k->held) || show_mbuf(c, k, m) == -EAGAIN)
@@ -522,11 +583,27 @@ void rp_control_on_xmsg(
 	case RP_XMSG_POLICIES_USED:
 		control_on_policies_used(c, m);
 		return;
+	case RP_XMSG_PROCESS_END:
+		control_on_process_end(c, shard, m);
+		return;
+	case RP_XMSG_CANCEL_ASK:
+		control_on_cancel_ask(c, m);
+		return;
+	case RP_XMSG_JOB_OVER:
+		control_on_job_over(c, m);
+		return;
+	case RP_XMSG_RUN_EVENT:
+		control_on_run_event(c, m);
+		return;
 	case RP_XMSG_PUT:
 	case RP_XMSG_ACK:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
 	case RP_XMSG_PURGE:
+	case RP_XMSG_CANCEL:
+	case RP_XMSG_FAIL:
+	case RP_XMSG_BEGUN:
+	case RP_XMSG_RUN_READ:
 	case RP_XMSG_LETTERED:
 	case RP_XMSG_SET_POLICIES:
 	case RP_XMSG_CONSUMER_OPEN:
@@ -564,6 +641,9 @@ void rp_control_on_xmsg(
 void control_queue_free(struct rp_control *c)
 {
 	control_letter_free(c);
+	control_request_free_all(c);
+	control_job_free_all(c);
+	control_run_free_all(c);
 	for (size_t i = 0; i < 1u << CONTROL_CONSUMER_BITS; i++)
 		while (c->consumers.chains[i])
 			control_consumer_free(c, RP_CONTAINER_OF(c->consumers.chains[i],

@@ -224,6 +224,44 @@ static struct rp_span text_of(const struct rp_xmsg *m, uint8_t buffer[RP_RECORD_
 	return (struct rp_span){buffer, length};
 }
 
+static void put_process(
+	struct rp_engine *e, const struct rp_xmsg *m, struct rp_span name, uint64_t now_ns)
+{
+	/* On the ring it has waited, too. */
+	struct rp_qmsg_process p = {
+		.request = m->idx,
+		.left_us = rp_process_left_us(m->revision, m->node, now_ns),
+		.left_ns = now_ns,
+	};
+
+	rp_xmsg_process_read(m->value, &p);
+	rp_queue_put_process(e->queues, m->token, name, m->tail_length, &p, m->m, now_ns);
+}
+
+/* What goes with it stays when the name is cut off; NULL: nothing does. */
+static void on_settling(
+	struct rp_engine *e, const struct rp_xmsg *m, struct rp_span name, uint64_t now_ns)
+{
+	struct rte_mbuf *rest = m->m;
+
+	if (rest->pkt_len == m->name_length) {
+		rte_pktmbuf_free(rest);
+		rest = NULL;
+	} else {
+		cut_name(m);
+	}
+	if (m->type == RP_XMSG_CANCEL)
+		rp_queue_cancel(e->queues, m->token, name, rest, m->idx, now_ns);
+	else
+		rp_queue_ack(e->queues, m->token, name, m->idx, m->uuid, m->flags, rest, now_ns);
+}
+
+static struct rp_span rest_of(const struct rp_xmsg *m)
+{
+	return (struct rp_span){rte_pktmbuf_mtod_offset(m->m, const uint8_t *, m->name_length),
+		(size_t)m->m->data_len - m->name_length};
+}
+
 static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	/* The name must be read before the payload can go. */
@@ -235,15 +273,25 @@ static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t 
 	name.data = name_bytes;
 	if (m->type == RP_XMSG_PUT) {
 		cut_name(m);
-		if (m->flags)
+		if (m->value)
+			put_process(e, m, name, now_ns);
+		else if (m->flags)
 			rp_queue_put_letter(
 				e->queues, m->token, name, m->tail_length, m->m, now_ns);
 		else
 			rp_queue_put(e->queues, m->token, name, m->tail_length, m->m, now_ns);
 		return;
 	}
-	if (m->type == RP_XMSG_ACK)
-		rp_queue_ack(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
+	if (m->type == RP_XMSG_ACK || m->type == RP_XMSG_CANCEL) {
+		on_settling(e, m, name, now_ns);
+		return;
+	}
+	if (m->type == RP_XMSG_FAIL)
+		rp_queue_fail(e->queues, m->token, name, m->idx, m->uuid, now_ns);
+	else if (m->type == RP_XMSG_BEGUN)
+		rp_queue_job_begun(e->queues, name, m->uuid, m->idx, now_ns);
+	else if (m->type == RP_XMSG_RUN_READ)
+		rp_queue_run_read(e->queues, name, rest_of(m), m->count, now_ns);
 	else if (m->type == RP_XMSG_GET)
 		rp_queue_get(e->queues, m->token, name, m->idx, m->uuid, m->flags, now_ns);
 	else if (m->type == RP_XMSG_PURGE)
@@ -484,6 +532,10 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
 	case RP_XMSG_PURGE:
+	case RP_XMSG_CANCEL:
+	case RP_XMSG_FAIL:
+	case RP_XMSG_BEGUN:
+	case RP_XMSG_RUN_READ:
 		on_operation(e, m, now_ns);
 		return;
 	case RP_XMSG_LETTERED:
@@ -559,6 +611,10 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_IMPAIR: /* lib/shard's own, as is TAP: there is no port here */
 	case RP_XMSG_TAP:
 	case RP_XMSG_TAPPED:
+	case RP_XMSG_JOB_OVER:
+	case RP_XMSG_PROCESS_END:
+	case RP_XMSG_CANCEL_ASK:
+	case RP_XMSG_RUN_EVENT:
 	case RP_XMSG_ANSWER:
 	case RP_XMSG_DELIVERY:
 	case RP_XMSG_RECALL:

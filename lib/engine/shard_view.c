@@ -93,9 +93,11 @@ static void messages_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_
 		struct rp_engine_view_message *x = &v->messages[i];
 
 		x->info = infos[i];
-		x->value_length = infos[i].payload->pkt_len - infos[i].tail_length;
+		x->value_length =
+			infos[i].payload->pkt_len - infos[i].tail_length - infos[i].meta_length;
 		rp_mbuf_copy_out(infos[i].payload, 0, x->tail, infos[i].tail_length);
-		rp_mbuf_copy_out(infos[i].payload, infos[i].tail_length, x->value,
+		rp_mbuf_copy_out(infos[i].payload,
+			(size_t)infos[i].tail_length + infos[i].meta_length, x->value,
 			RP_MIN(x->value_length, (uint32_t)sizeof(x->value)));
 		x->info.payload = NULL;
 	}

@@ -112,23 +112,71 @@ static void queue_answer(void *ctx, uint64_t token, const struct rp_queue_answer
 		.idx = a->idx,
 		.revision = a->mod_revision,
 		.tail_length = a->tail_length,
+		.value = a->meta_length,
 		.m = a->payload,
 	};
 
 	engine_tell(ctx, &m);
 }
 
-static int queue_deliver(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d)
+static struct rp_xmsg delivery_of(uint64_t consumer, const struct rp_queue_delivery *d)
 {
-	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {
+	return (struct rp_xmsg){
 		.type = RP_XMSG_DELIVERY,
 		.token = consumer,
 		.idx = d->idx,
 		.revision = d->mod_revision,
 		.attempt = d->attempt,
 		.tail_length = d->tail_length,
+		.value = rp_xmsg_process(&d->process),
+		.alloc_node = d->process.request,
+		.node = d->process.left_ns + d->process.left_us * RP_NS_PER_US,
 		.m = d->payload,
+	};
+}
+
+static int queue_deliver(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = delivery_of(consumer, d);
+
+	return e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0 ? 0 : -EAGAIN;
+}
+
+/* Of what its client has seen, tail and meta are enough. */
+static int queue_job_here(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = delivery_of(consumer, d);
+	struct rp_span head = {rte_pktmbuf_mtod(d->payload, const uint8_t *),
+		(size_t)d->tail_length + d->process.meta_length};
+
+	m.flags = 1;
+	m.m = engine_text(e, head, (struct rp_span){0});
+	if (!m.m)
+		return -EAGAIN;
+	if (e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0)
+		return 0;
+	rte_pktmbuf_free(m.m);
+	return -EAGAIN;
+}
+
+static void queue_job_over(void *ctx, uint64_t request, uint64_t idx)
+{
+	engine_tell(ctx,
+		&(struct rp_xmsg){.type = RP_XMSG_JOB_OVER, .idx = idx, .alloc_node = request});
+}
+
+static int queue_run_event(void *ctx, const struct rp_queue_run_event *event)
+{
+	struct rp_engine *e = ctx;
+	const struct rp_xmsg m = {
+		.type = RP_XMSG_RUN_EVENT,
+		.flags = event->end,
+		.idx = event->request,
+		.value = event->meta_length,
+		.tail_length = event->tail_length,
+		.m = event->payload,
 	};
 
 	return e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0 ? 0 : -EAGAIN;
@@ -187,6 +235,65 @@ static void queue_claimed(void *ctx, struct rp_span name, uint32_t epoch, bool p
 	tell_text(ctx, &m, name, true);
 }
 
+/* Puts `payload` (shared) behind `m->m`, and posts it; 0 or -EAGAIN: nothing is taken. */
+static int post_behind(struct rp_engine *e, struct rp_xmsg *m, struct rte_mbuf *payload)
+{
+	struct rte_mbuf *last = rte_pktmbuf_lastseg(m->m);
+
+	/* Not rte_pktmbuf_chain(), which writes into the payload: that is shared. */
+	if (payload) {
+		last->next = payload;
+		m->m->nb_segs += payload->nb_segs;
+		m->m->pkt_len += payload->pkt_len;
+	}
+	if (e->ops->post(e->ctx, RP_ENGINE_CONTROL, m) == 0)
+		return 0;
+	last->next = NULL;
+	if (payload) {
+		m->m->nb_segs -= payload->nb_segs;
+		m->m->pkt_len -= payload->pkt_len;
+	}
+	rte_pktmbuf_free(m->m);
+	return -EAGAIN;
+}
+
+static int queue_process_end(void *ctx, uint64_t token, const struct rp_queue_process_end *end)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {
+		.type = RP_XMSG_PROCESS_END,
+		.token = token,
+		.value = end->death,
+		.idx = end->request,
+		.name_length = (uint16_t)end->name.length,
+		.tail_length = (uint16_t)end->tail.length,
+		.hash = (uint32_t)end->reply_to.length,
+	};
+
+	m.m = engine_text(e, end->name, end->reply_to);
+	if (!m.m)
+		return -EAGAIN;
+	memcpy(rte_pktmbuf_append(m.m, (uint16_t)end->tail.length), end->tail.data,
+		end->tail.length);
+	return post_behind(e, &m, end->payload);
+}
+
+static void queue_cancel(void *ctx, struct rp_span name, struct rp_span tail, uint64_t request)
+{
+	struct rp_engine *e = ctx;
+	struct rp_xmsg m = {
+		.type = RP_XMSG_CANCEL_ASK,
+		.idx = request,
+		.name_length = (uint16_t)name.length,
+		.tail_length = (uint16_t)tail.length,
+		.m = engine_text(e, name, tail),
+	};
+
+	/* Asked again in a while. */
+	if (m.m)
+		engine_tell(e, &m);
+}
+
 static int queue_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter)
 {
 	const struct rp_span to = {(const uint8_t *)letter->to, strlen(letter->to)};
@@ -201,23 +308,10 @@ static int queue_dead_letter(void *ctx, uint64_t token, const struct rp_queue_le
 		.tail_length = letter->tail_length,
 		.hash = (uint32_t)to.length,
 	};
-	struct rte_mbuf *last;
 
+	m.idx = letter->process.meta_length;
 	m.m = engine_text(e, letter->name, to);
-	if (!m.m)
-		return -EAGAIN;
-	/* Not rte_pktmbuf_chain(), which writes into the payload: that is shared. */
-	last = rte_pktmbuf_lastseg(m.m);
-	last->next = letter->payload;
-	m.m->nb_segs += letter->payload->nb_segs;
-	m.m->pkt_len += letter->payload->pkt_len;
-	if (e->ops->post(e->ctx, RP_ENGINE_CONTROL, &m) == 0)
-		return 0;
-	last->next = NULL;
-	m.m->nb_segs -= letter->payload->nb_segs;
-	m.m->pkt_len -= letter->payload->pkt_len;
-	rte_pktmbuf_free(m.m);
-	return -EAGAIN;
+	return m.m ? post_behind(e, &m, letter->payload) : -EAGAIN;
 }
 
 static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
@@ -229,6 +323,11 @@ static void queue_released(void *ctx, struct rp_span name, uint32_t epoch)
 
 const struct rp_queue_ops engine_queue_ops = {
 	.dead_letter = queue_dead_letter,
+	.process_end = queue_process_end,
+	.job_here = queue_job_here,
+	.job_over = queue_job_over,
+	.cancel = queue_cancel,
+	.run_event = queue_run_event,
 	.send = queue_send,
 	.apart = engine_apart,
 	.answer = queue_answer,

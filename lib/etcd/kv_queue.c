@@ -14,6 +14,8 @@ int rp_etcd_qstatus_code(enum rp_qstatus status)
 	case RP_Q_OK:
 	case RP_Q_NOT_FOUND:
 		return RP_GRPC_OK;
+	case RP_Q_DEADLINE:
+		return RP_GRPC_DEADLINE_EXCEEDED;
 	case RP_Q_TOO_LARGE:
 	case RP_Q_INVALID:
 		return RP_GRPC_INVALID_ARGUMENT;
@@ -23,12 +25,16 @@ int rp_etcd_qstatus_code(enum rp_qstatus status)
 	case RP_Q_LIMIT:
 		return RP_GRPC_RESOURCE_EXHAUSTED;
 	case RP_Q_NO_CONSUMER:
+	case RP_Q_INCAPABLE:
+	case RP_Q_NOT_LIVE:
 	case RP_Q_NOT_HOLDER:
 	case RP_Q_REJECT:
 		return RP_GRPC_FAILED_PRECONDITION;
 	case RP_Q_DUPLICATE:
+	case RP_Q_EXISTS:
 		return RP_GRPC_ALREADY_EXISTS;
 	case RP_Q_NO_DISPATCHER:
+	case RP_Q_BUSY:
 	case RP_Q_MOVED:
 	case RP_Q_STALL:
 	case RP_Q_STOPPING:

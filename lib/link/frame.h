@@ -52,7 +52,7 @@
 	X(WITHDRAW, 17, HASH)       \
 	X(RESUME, 18, HASH)         \
 	X(BATCH, 19, RESERVED)      \
-	X(CANCEL, 20, RESERVED)     \
+	X(CANCEL, 20, HASH)         \
 	X(OUT, 21, RESERVED)        \
 	X(OUT_END, 22, RESERVED)    \
 	X(OUT_CREDIT, 23, RESERVED) \

@@ -51,6 +51,7 @@ static bool may_cross(const struct rp_qmsg *m)
 	case RP_QMSG_MOVED:
 	case RP_QMSG_HANDOVER:
 	case RP_QMSG_CLAIM:
+	case RP_QMSG_CANCEL:
 	case RP_QMSG_TYPE_COUNT:
 		break;
 	}

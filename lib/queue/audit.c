@@ -12,6 +12,7 @@
 
 struct audit {
 	uint32_t messages, consumers, holds, hosts, producers, queues, indexed, own, handing, tails;
+	uint32_t jobs, sessions, lanes;
 	uint64_t bytes, foreign_buffers;
 };
 
@@ -25,27 +26,76 @@ static bool audit_payload(const struct rp_queues *qs, const struct message *m, s
 	return listed || !foreign_lies(qs, m);
 }
 
-static const char *audit_waiting(const struct rp_queues *qs, const struct queue *q, struct audit *a,
-	uint32_t *indexed, uint64_t *bytes)
+static const char *audit_lane(const struct rp_queues *qs, const struct queue *q, unsigned lane,
+	struct audit *a, uint32_t *indexed, uint64_t *bytes)
 {
-	bool scan_seen = q->scan == &q->waiting;
-	const struct rp_list *n;
+	const struct rp_list *list = lane_at(q, lane), *n;
+	const struct rp_list *scan = lane == 0 ? q->scan : q->more->lanes->scan[lane];
+	bool scan_seen = scan == list;
 	uint64_t idx = 0;
 
-	rp_list_foreach (n, &q->waiting) {
+	rp_list_foreach (n, list) {
 		const struct message *m = rp_list_entry(n, struct message, link);
 
 		HOLDS(m->state == MESSAGE_WAITING && m->q == q && m->idx > idx && !m->consumer);
 		HOLDS(m->payload && m->payload->pkt_len == m->bytes && audit_payload(qs, m, a));
 		HOLDS(rp_list_empty(&m->timer) && m->answered);
 		HOLDS(rp_wheel_armed(&m->due) == (m->expires_ns != RP_NEVER));
+		HOLDS((unsigned)lane_class_of(m) * LANE_PRIORITIES + m->process.priority == lane);
 		idx = m->idx;
-		scan_seen |= q->scan == n;
+		scan_seen |= scan == n;
 		(*indexed)++;
 		*bytes += m->bytes;
 	}
 	HOLDS(scan_seen);
+	return NULL;
+}
+
+static const char *audit_waiting(const struct rp_queues *qs, const struct queue *q, struct audit *a,
+	uint32_t *indexed, uint64_t *bytes)
+{
+	uint32_t plain = 0;
+
+	for (unsigned i = 0; i < LANE_COUNT; i++) {
+		const char *fault = lane_at(q, i) ? audit_lane(qs, q, i, a, indexed, bytes) : NULL;
+
+		if (fault)
+			return fault;
+		plain = i == 0 ? *indexed : plain;
+	}
+	HOLDS(!(q->more && q->more->lanes) ||
+		(q->more->lanes->count > 0 && q->more->lanes->count == *indexed - plain));
+	a->lanes += q->more && q->more->lanes;
 	a->messages += *indexed;
+	return NULL;
+}
+
+/* Requests of the queue, and those that outputs are expected of. */
+static const char *audit_processes(const struct queue *q, struct audit *a)
+{
+	const struct rp_list *n;
+	uint32_t jobs = 0, sessions = 0;
+
+	if (!q->more)
+		return NULL;
+	rp_list_foreach (n, &q->more->jobs) {
+		const struct job *j = rp_list_entry(n, struct job, link);
+
+		HOLDS(j->m->job == j && j->m->q == q && j->m->idx);
+		HOLDS(!j->last || j->m->state == MESSAGE_ENDING);
+		jobs++;
+	}
+	rp_list_foreach (n, &q->more->sessions) {
+		const struct session *s = rp_list_entry(n, struct session, link);
+
+		HOLDS(s->q == q && rp_wheel_armed(&s->due));
+		HOLDS(rp_list_empty(&s->old) == !(s->ended && s->messages == 0));
+		HOLDS(s->messages > 0 || s->bytes == 0 || s->native);
+		sessions++;
+	}
+	HOLDS(jobs == q->more->job_count && sessions == q->more->session_count);
+	a->jobs += jobs;
+	a->sessions += sessions;
 	return NULL;
 }
 
@@ -137,7 +187,8 @@ static const char *audit_host(const struct consumer *c, struct audit *a)
 static const char *audit_consumer(const struct rp_queues *qs, const struct consumer *c,
 	struct audit *a, uint32_t *in_flight, uint64_t *bytes)
 {
-	uint32_t bound = 0, unaccepted = 0, untook = 0;
+	uint32_t bound = 0, unaccepted = 0, untook = 0, outputs = 0, jobs = 0;
+	uint64_t output_bytes = 0;
 	const struct rp_list *n;
 
 	rp_list_foreach (n, &c->bound) {
@@ -148,13 +199,18 @@ static const char *audit_consumer(const struct rp_queues *qs, const struct consu
 		HOLDS(message_find(qs, c->q, m->idx, m->alloc_node) == m);
 		HOLDS(m->accepted == rp_list_empty(&m->timer));
 		HOLDS(!m->lost || c->resend);
+		HOLDS(rp_wheel_armed(&m->due) == (lane_class_of(m) == LANE_JOB));
+		jobs += lane_class_of(m) == LANE_JOB;
+		outputs += lane_class_of(m) == LANE_OUTPUT;
+		output_bytes += lane_class_of(m) == LANE_OUTPUT ? m->bytes : 0;
 		bound++;
 		unaccepted += !m->accepted;
 		untook += !m->took;
 		*bytes += m->bytes;
 	}
-	HOLDS(bound == c->outstanding && unaccepted == c->unaccepted && untook == c->untook);
-	HOLDS(bound <= c->prefetch || !c->is_ready);
+	HOLDS(bound - outputs == c->outstanding && unaccepted == c->unaccepted);
+	HOLDS(untook == c->untook && jobs == c->jobs && output_bytes == c->output_bytes);
+	HOLDS(bound - outputs <= c->prefetch || !c->is_ready);
 	HOLDS(!c->is_ready || (c->q->own && c->life && !c->pause));
 	HOLDS(c->host || c->life || c->record_node || bound);
 	HOLDS(!c->node == rp_list_empty(&c->at_node));
@@ -174,6 +230,8 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 
 	fault = audit_waiting(qs, q, a, &depth, &bytes);
 	if (!fault)
+		fault = audit_processes(q, a);
+	if (!fault)
 		fault = audit_aside(qs, q, a, &depth, &bytes);
 	if (!fault)
 		fault = audit_forwards(qs, q, a, &bytes);
@@ -191,7 +249,7 @@ static const char *audit_queue(const struct rp_queues *qs, const struct queue *q
 	HOLDS(depth == q->depth && in_flight == q->in_flight && bytes == q->bytes);
 	HOLDS(k.indexed == counters_gone(&k) + q->depth);
 	HOLDS(!q->own || q->dispatcher == qs->config.node);
-	HOLDS(q->own || rp_list_empty(&q->waiting));
+	HOLDS(q->own || !lanes_any(q));
 	a->bytes += bytes;
 	a->indexed += depth;
 	a->queues++;
@@ -236,5 +294,7 @@ const char *rp_queue_audit(const struct rp_queues *qs)
 	HOLDS(a.bytes == qs->bytes && a.foreign_buffers == qs->foreign_buffers);
 	HOLDS(a.tails == qs->seen_slab.used && a.tails == qs->tail_wheel.count);
 	HOLDS(a.own == qs->own_count && a.handing == qs->handing);
+	HOLDS(a.jobs == qs->jobs.used && a.sessions == qs->sessions.used);
+	HOLDS(a.sessions == qs->session_wheel.count && a.lanes == qs->lanes.used);
 	return NULL;
 }

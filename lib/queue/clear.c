@@ -47,22 +47,34 @@ void rp_queue_clear(struct rp_queues *qs, uint64_t token, struct rp_span name,
  * The first that nobody holds, of what was there when it was asked for; but for one that came back,
  * since it could not be replayed.
  */
-static struct message *clear_next(const struct queue *q)
+static struct message *clear_first(const struct queue *q, const struct rp_list *list)
 {
-	const struct rp_list *const lists[] = {&q->waiting, &q->more->delayed};
 	const struct rp_list *n;
 
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++) {
-		rp_list_foreach (n, lists[i]) {
-			struct message *m = rp_list_entry(n, struct message, link);
+	if (!list)
+		return NULL;
+	rp_list_foreach (n, list) {
+		struct message *m = rp_list_entry(n, struct message, link);
 
-			if (m->idx > q->more->clear_until)
-				break;
-			if (m->clear_round != q->more->clear_round)
-				return m;
-		}
+		if (m->idx > q->more->clear_until)
+			break;
+		if (m->clear_round != q->more->clear_round)
+			return m;
 	}
 	return NULL;
+}
+
+static struct message *clear_next(const struct queue *q)
+{
+	struct message *best = NULL;
+
+	for (unsigned i = 0; i < LANE_COUNT; i++) {
+		struct message *m = clear_first(q, lane_at(q, i));
+
+		if (m && (!best || m->idx < best->idx))
+			best = m;
+	}
+	return best ? best : clear_first(q, &q->more->delayed);
 }
 
 static void clear_one(struct rp_queues *qs, struct message *m, uint64_t now_ns)
@@ -75,6 +87,10 @@ static void clear_one(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		aside_remove(qs, m);
 	if (q->more->replays) {
 		message_end(qs, m, RP_QUEUE_DEATH_REPLAYED, now_ns);
+		return;
+	}
+	if (job_reply_to(m).length > 0) {
+		message_end(qs, m, RP_QUEUE_DEATH_CANCELLED, now_ns);
 		return;
 	}
 	COUNT(qs, q, purged);
@@ -126,6 +142,7 @@ static bool look_at(struct look *l, const struct message *m, const char *state)
 		.attempt = m->attempt,
 		.state = state,
 		.tail_length = m->tail_length,
+		.meta_length = m->process.meta_length,
 		.payload = m->payload,
 	};
 	if (m->consumer) {
@@ -157,8 +174,12 @@ uint32_t rp_queue_messages(const struct rp_queues *qs, struct rp_span name, uint
 
 	if (!q || max == 0 || skip > RP_QUEUE_MESSAGES_REACH)
 		return 0;
-	if (!look_through(&l, &q->waiting, "waiting"))
-		return l.count;
+	for (unsigned i = 0; i < LANE_COUNT; i++) {
+		const struct rp_list *lane = lane_at(q, i);
+
+		if (lane && !look_through(&l, lane, "waiting"))
+			return l.count;
+	}
 	if (q->more && (!look_through(&l, &q->more->delayed, "delayed") ||
 			       !look_through(&l, &q->more->ending, "ending")))
 		return l.count;

@@ -12,6 +12,9 @@
 /* The dead-letter queue did not take it; or could not be asked. */
 #define LETTER_AGAIN_NS RP_NS_PER_S
 #define LETTER_SOON_NS (100 * RP_NS_PER_MS)
+/* Of the end of a request, for which somebody waits. */
+#define END_AGAIN_NS (20 * RP_NS_PER_MS)
+#define END_SOON_NS RP_NS_PER_MS
 
 const char *rp_queue_death_word(enum rp_queue_death death)
 {
@@ -54,16 +57,31 @@ static void message_gone(struct rp_queues *qs, struct message *m, uint64_t now_n
 	queue_touch(qs, q, now_ns);
 }
 
-/* The queue that takes what ends of `q`; NULL: none does. Not itself: it would never end. */
-static const char *letters_to(struct rp_queues *qs, struct queue *q)
+static bool death_is_done(const struct message *m)
 {
+	return m->death == RP_QUEUE_DEATH_COMPLETED;
+}
+
+/* The queue that takes what ends of `q`; NULL: none does. Not itself: it would never end. */
+static const char *letters_to(struct rp_queues *qs, const struct message *m)
+{
+	struct queue *q = m->q;
 	const struct rp_queue_policy *p = policy_of(qs, q);
 	const char *to = p ? p->dead_letter : NULL;
 
+	/* What its consumer is done with, and what waits for a requester, is nobody's letter. */
+	if (death_is_done(m) || lane_class_of(m) == LANE_OUTPUT)
+		return NULL;
 	if (!to || to[0] == '\0' ||
 		(strlen(to) == q->name_length && memcmp(to, q->name, q->name_length) == 0))
 		return NULL;
 	return to;
+}
+
+/* Somebody has to take it, or to hear of it, before it goes. */
+static bool is_told(struct rp_queues *qs, const struct message *m)
+{
+	return job_reply_to(m).length > 0 || letters_to(qs, m);
 }
 
 void message_end(
@@ -72,7 +90,7 @@ void message_end(
 	struct queue_more *more;
 
 	m->death = (uint8_t)death;
-	if (death != RP_QUEUE_DEATH_REPLAYED && !letters_to(qs, m->q)) {
+	if (death != RP_QUEUE_DEATH_REPLAYED && !is_told(qs, m)) {
 		message_gone(qs, m, now_ns);
 		return;
 	}
@@ -92,9 +110,29 @@ static void letter_later(struct rp_queues *qs, struct message *m, uint64_t at_ns
 	rp_wheel_add(&qs->wheel, &m->due, at_ns);
 }
 
+/* The requester hears of it. */
+static void process_end_send(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	struct rp_queue_process_end end = {
+		.name = queue_name(m->q),
+		.reply_to = job_reply_to(m),
+		.tail = {rte_pktmbuf_mtod(m->payload, const uint8_t *), m->tail_length},
+		.request = m->process.request,
+		.death = m->death,
+		.payload = m->job->last ? payload_share(m->job->last) : NULL,
+	};
+
+	if (qs->ops.process_end(qs->ctx, slab_id(&qs->messages, m), &end) == 0) {
+		m->letter_sent = true;
+		return;
+	}
+	rte_pktmbuf_free(end.payload);
+	letter_later(qs, m, now_ns + END_SOON_NS, now_ns);
+}
+
 void letter_send(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
-	const char *to = m->death == RP_QUEUE_DEATH_REPLAYED ? "" : letters_to(qs, m->q);
+	const char *to = m->death == RP_QUEUE_DEATH_REPLAYED ? "" : letters_to(qs, m);
 	struct rp_queue_letter letter = {
 		.name = queue_name(m->q),
 		.to = to,
@@ -103,8 +141,13 @@ void letter_send(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		.idx = m->idx,
 		.deliveries = message_deliveries(m),
 		.tail_length = m->tail_length,
+		.process = m->process,
 	};
 
+	if (job_reply_to(m).length > 0) {
+		process_end_send(qs, m, now_ns);
+		return;
+	}
 	if (!to) {
 		/* A new policy names none any more. */
 		aside_remove(qs, m);
@@ -129,6 +172,16 @@ void rp_queue_dead_lettered(
 	if (!m || m->state != MESSAGE_ENDING || !m->letter_sent)
 		return;
 	m->letter_sent = false;
+	if (job_reply_to(m).length > 0) {
+		/* NOT_LIVE: it has ended there before. */
+		if (status == RP_Q_OK || status == RP_Q_DUPLICATE || status == RP_Q_NOT_LIVE) {
+			aside_remove(qs, m);
+			message_gone(qs, m, now_ns);
+		} else {
+			letter_later(qs, m, now_ns + END_AGAIN_NS, now_ns);
+		}
+		return;
+	}
 	if (status == RP_Q_OK || status == RP_Q_DUPLICATE) {
 		if (m->death != RP_QUEUE_DEATH_REPLAYED)
 			COUNT(qs, q, dead_letters);
@@ -155,17 +208,16 @@ void rp_queue_dead_lettered(
 bool overflow_drop(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	struct queue_more *more = queue_more(qs, q);
-	struct rp_list *list = &q->waiting;
-	struct message *m;
+	struct message *m = lanes_oldest(q);
 
 	if (!more || more->ending_count >= policy_depth_max(qs, q) ||
 		more->ending_bytes >= policy_bytes_max(qs, q))
 		return false;
-	if (rp_list_empty(list))
-		list = &more->delayed;
-	if (rp_list_empty(list))
+	if (!m && !rp_list_empty(&more->delayed))
+		m = rp_list_entry(more->delayed.next, struct message, link);
+	/* No output of a request is dropped: its worker waits. */
+	if (!m || lane_class_of(m) == LANE_OUTPUT)
 		return false;
-	m = rp_list_entry(list->next, struct message, link);
 	if (m->state == MESSAGE_WAITING)
 		waiting_remove(qs, m);
 	else
@@ -190,7 +242,7 @@ bool message_dies_rejected(struct rp_queues *qs, const struct message *m)
 	bool anyone = false;
 	struct rp_list *n;
 
-	if (!m->rejections || !letters_to(qs, m->q))
+	if (!m->rejections || !is_told(qs, m))
 		return false;
 	rp_list_foreach (n, &m->q->consumers) {
 		const struct consumer *c = rp_list_entry(n, struct consumer, link);

@@ -78,7 +78,7 @@ void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	const struct rp_queue_policy *p = policy_of(qs, m->q);
 	uint64_t age = age_ns(m->since_ns, now_ns);
 
-	if (p && p->dedup_ns > age && !m->letter)
+	if (p && p->dedup_ns > age && !m->letter && m->process.kind == RP_PROCESS_PLAIN)
 		seen_add(qs, m->q, tail_of(m->payload, m->tail_length), p->dedup_ns - age, now_ns);
 }
 

@@ -11,14 +11,20 @@
 
 #include "trace_priv.h"
 
+/* A consumer's client may have so many requests' worth of outputs on their way to it. */
+#define OUTPUT_CREDITS 16
+
 /* ---- consumers: who is ready ---- */
 
 static bool consumer_is_able(struct rp_queues *qs, const struct consumer *c)
 {
 	const struct peer *p;
 
-	if (!c->q->own || !c->life || c->away || c->pause || c->resend ||
-		c->outstanding >= c->prefetch || (c->probation && c->unaccepted > 0))
+	/* Outputs of requests are beyond the prefetch. */
+	bool full = c->outstanding >= c->prefetch && !(c->q->more && c->q->more->session_count > 0);
+
+	if (!c->q->own || !c->life || c->away || c->pause || c->resend || full ||
+		(c->probation && c->unaccepted > 0))
 		return false;
 	/* After a stall everything that was on its way has come back before offers begin again. */
 	if (c->restart && c->untook > 0)
@@ -44,7 +50,7 @@ void consumer_update(struct rp_queues *qs, struct consumer *c)
 	}
 	rp_list_push_back(&c->q->ready, &c->ready);
 	/* What stands at the head may be for this one. */
-	c->q->scan = c->q->waiting.next;
+	lanes_rescan(c->q);
 	queue_work(qs, c->q);
 }
 
@@ -118,17 +124,19 @@ void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uin
 	consumer_update(qs, c);
 }
 
-void consumer_tidy(struct rp_queues *qs, struct consumer *c)
+void consumer_tidy(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 {
 	bool known = c->record_node && !consumer_is_apart(qs, c);
 
 	if (!c->host && !c->life && !known && rp_list_empty(&c->bound))
-		consumer_free(qs, c);
+		consumer_free(qs, c, now_ns);
 }
 
 bool consumer_wants(const struct consumer *c, const struct message *m)
 {
-	if (c->max_bytes && m->bytes - m->tail_length > c->max_bytes)
+	if (c->max_bytes && m->bytes - m->tail_length - m->process.meta_length > c->max_bytes)
+		return false;
+	if (m->process.kind == RP_PROCESS_REQUEST && !job_is_met(m, c))
 		return false;
 	if (c->match_length > m->tail_length ||
 		(c->match_length && memcmp(rte_pktmbuf_mtod(m->payload, const uint8_t *), c->match,
@@ -148,17 +156,40 @@ static bool consumer_matches(const struct consumer *c, const struct message *m)
 	return true;
 }
 
+/* One of these more, beside what it has. */
+static bool consumer_has_room(
+	const struct rp_queues *qs, const struct consumer *c, const struct message *m)
+{
+	switch (lane_class_of(m)) {
+	case LANE_OUTPUT:
+		return c->output_bytes == 0 ||
+		       c->output_bytes + m->bytes <=
+			       OUTPUT_CREDITS * (uint64_t)qs->config.output_credit;
+	case LANE_JOB:
+		return c->jobs < c->jobs_max && c->outstanding < c->prefetch;
+	case LANE_PLAIN:
+	case LANE_CLASSES:
+		break;
+	}
+	return c->outstanding < c->prefetch;
+}
+
+/* *room: somebody could have taken it, had it been for him. */
 static struct consumer *dispatch_choose(
-	struct rp_queues *qs, struct queue *q, const struct message *m)
+	struct rp_queues *qs, struct queue *q, const struct message *m, bool *room)
 {
 	struct consumer *best = NULL;
 	bool best_local = false;
 	struct rp_list *n;
 
+	*room = false;
 	rp_list_foreach (n, &q->ready) {
 		struct consumer *c = rp_list_entry(n, struct consumer, ready);
 		bool local = is_self(qs, c->node);
 
+		if (!consumer_has_room(qs, c, m))
+			continue;
+		*room = true;
 		if (best && (c->outstanding > best->outstanding ||
 				    (c->outstanding == best->outstanding && local <= best_local)))
 			continue;
@@ -174,40 +205,6 @@ static struct consumer *dispatch_choose(
 
 /* ---- binding ---- */
 
-void waiting_remove(struct rp_queues *qs, struct message *m)
-{
-	struct queue *q = m->q;
-
-	RP_ASSERT(m->state == MESSAGE_WAITING);
-	if (q->scan == &m->link)
-		q->scan = m->link.next;
-	if (q->move && q->move->behind == &m->link)
-		q->move->behind = m->link.prev;
-	rp_list_unlink(&m->link);
-	rp_wheel_del(&qs->wheel, &m->due);
-}
-
-/* To its place by index: a message that was offered before stands before all that came later. */
-void waiting_insert(struct rp_queues *qs, struct message *m)
-{
-	struct queue *q = m->q;
-	struct rp_list *n = q->waiting.next;
-
-	if (q->move && q->move->behind && q->move->behind != &q->waiting &&
-		rp_list_entry(q->move->behind, struct message, link)->idx < m->idx)
-		n = q->move->behind->next;
-	/* Most come at the end, or back at the head. */
-	if (!rp_list_empty(&q->waiting) &&
-		rp_list_entry(q->waiting.prev, struct message, link)->idx < m->idx)
-		n = &q->waiting;
-	while (n != &q->waiting && rp_list_entry(n, struct message, link)->idx < m->idx)
-		n = n->next;
-	rp_list_insert_between(&m->link, n->prev, n);
-	m->state = MESSAGE_WAITING;
-	if (q->scan == n || n != &q->waiting)
-		q->scan = n == q->scan ? &m->link : q->waiting.next;
-}
-
 void dispatch_return(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct rp_list *last = m->q->waiting.prev;
@@ -217,6 +214,33 @@ void dispatch_return(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	if (q->move && q->waiting.prev != last)
 		q->move->behind = q->waiting.prev;
 	queue_work(qs, q);
+}
+
+void consumer_take(struct consumer *c, const struct message *m)
+{
+	if (lane_class_of(m) == LANE_OUTPUT) {
+		c->output_bytes += m->bytes;
+		return;
+	}
+	c->outstanding++;
+	c->jobs += lane_class_of(m) == LANE_JOB;
+}
+
+/* What it had no room for may stand before what was offered since. */
+static void consumer_give(struct rp_queues *qs, struct consumer *c, const struct message *m)
+{
+	enum lane_class class = lane_class_of(m);
+
+	if (class == LANE_OUTPUT) {
+		c->output_bytes -= m->bytes;
+	} else {
+		c->outstanding--;
+		c->jobs -= class == LANE_JOB;
+	}
+	if (c->q->more && (c->q->more->lanes || c->q->more->session_count > 0)) {
+		lanes_rescan(c->q);
+		queue_work(qs, c->q);
+	}
 }
 
 static void dispatch_bind(
@@ -232,20 +256,22 @@ static void dispatch_bind(
 	m->mod_revision = 0;
 	rp_list_push_back(&c->bound, &m->link);
 	rp_list_push_back(&qs->offers, &m->timer);
-	c->outstanding++;
+	consumer_take(c, m);
 	c->unaccepted++;
 	c->untook++;
 	m->q->in_flight++;
+	job_arm_bound(qs, m, now_ns);
 }
 
 void dispatch_unbind(struct rp_queues *qs, struct message *m)
 {
 	struct consumer *c = m->consumer;
 
-	RP_ASSERT(m->state == MESSAGE_BOUND && c->outstanding > 0);
+	RP_ASSERT(m->state == MESSAGE_BOUND);
 	rp_list_unlink(&m->link);
 	rp_list_unlink(&m->timer);
-	c->outstanding--;
+	rp_wheel_del(&qs->wheel, &m->due);
+	consumer_give(qs, c, m);
 	if (!m->accepted)
 		c->unaccepted--;
 	if (!m->took)
@@ -301,17 +327,17 @@ void dispatch_unsend(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 	}
 }
 
-void dispatch_release_all(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+void dispatch_release_all(struct rp_queues *qs, struct consumer *c, bool proven, uint64_t now_ns)
 {
 	/* From the last one on: each goes before the others, so that none is searched for. */
 	if (c->q->own) {
 		while (!rp_list_empty(&c->bound))
-			dispatch_release(
-				qs, rp_list_entry(c->bound.prev, struct message, link), now_ns);
+			job_release(qs, rp_list_entry(c->bound.prev, struct message, link), proven,
+				now_ns);
 		return;
 	}
 	while (!rp_list_empty(&c->bound))
-		dispatch_release(qs, rp_list_entry(c->bound.next, struct message, link), now_ns);
+		job_release(qs, rp_list_entry(c->bound.next, struct message, link), proven, now_ns);
 }
 
 /* ---- offering ---- */
@@ -332,6 +358,7 @@ static int offer_local(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 		.mod_revision = m->seen ? m->mod_revision : 0,
 		.attempt = m->attempt,
 		.tail_length = m->tail_length,
+		.process = process_for(m, now_ns),
 		.begins = true,
 		.payload = payload_share(m->payload),
 	};
@@ -364,6 +391,7 @@ static int offer_remote(struct rp_queues *qs, struct message *m, bool again, uin
 	msg.mod_revision = m->seen ? m->mod_revision : 0;
 	msg.attempt = m->attempt;
 	msg.tail_length = m->tail_length;
+	msg.process = process_for(m, now_ns);
 	msg.cookie = message_cookie(qs, m);
 	msg.payload = payload_share(m->payload);
 	error = peer_send(qs, c->node, &msg, now_ns);
@@ -476,27 +504,33 @@ static void dispatch_resend(struct rp_queues *qs, struct queue *q, uint64_t now_
 bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	unsigned budget = POLL_BUDGET;
+	bool closed[LANE_CLASSES] = {false};
+	struct message *m;
 
 	if (q->resend)
 		dispatch_resend(qs, q, now_ns);
 	/* While it changes its dispatcher, nothing new is bound. */
 	if (q->move && (q->move->from || q->move->to))
 		return false;
-	while (q->scan != &q->waiting && !rp_list_empty(&q->ready)) {
-		struct message *m = rp_list_entry(q->scan, struct message, link);
+	while (!rp_list_empty(&q->ready) && (m = lanes_next(q, closed, now_ns))) {
 		struct consumer *c;
+		bool room;
 
 		if (budget-- == 0)
 			return true;
-		if (m->expires_ns <= now_ns) {
+		if (m->expires_ns <= now_ns || job_is_over(m, now_ns)) {
 			waiting_remove(qs, m);
-			message_end(qs, m, RP_QUEUE_DEATH_EXPIRED, now_ns);
+			message_end(qs, m, death_by_age(m), now_ns);
 			continue;
 		}
-		c = dispatch_choose(qs, q, m);
+		c = dispatch_choose(qs, q, m, &room);
 		if (c) {
 			/* Unbound again when it cannot leave: then the scan stands at it still. */
 			dispatch_offer(qs, m, c, now_ns);
+			continue;
+		}
+		if (!room) {
+			closed[lane_class_of(m)] = true;
 			continue;
 		}
 		if (message_dies_rejected(qs, m)) {
@@ -508,7 +542,7 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 			m->all_rejected = true;
 			COUNT(qs, q, rejected_by_all);
 		}
-		q->scan = q->scan->next;
+		lanes_skip(m);
 	}
 	return false;
 }
@@ -527,7 +561,7 @@ uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns
 	m->alloc_node = qs->config.node;
 	message_unhand(qs, m, true);
 	idx = m->idx;
-	message_indexed(qs, m);
+	message_indexed(qs, m, now_ns);
 	trace_indexed(qs, m, now_ns);
 	COUNT(qs, q, indexed);
 	policy_begin(qs, m, now_ns);

@@ -28,11 +28,6 @@ void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status)
 	qs->ops.answer(qs->ctx, m->token, &answer);
 }
 
-static void producer_forget(struct rp_queues *qs, const struct message *m);
-static struct producer *producer_get(
-	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot);
-static void producer_add(struct producer *p, uint64_t seq);
-
 /* ---- leaving ---- */
 
 static void unsent_append(struct message *m)
@@ -194,16 +189,43 @@ static void forward_index_bound(struct rp_queues *qs, struct message *m, uint64_
 	dispatch_index_bound(qs, m, &b, now_ns);
 }
 
-/* What a put meets where it is to be indexed. */
-static enum rp_qstatus forward_admit(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+/*
+ * What a new message meets where it is to be indexed. `bytes`: beyond what its queue counts. OK and
+ * *consumed: it was for the queue itself, and there is nothing to index.
+ */
+static enum rp_qstatus new_admit(struct rp_queues *qs, struct queue *q,
+	const struct rp_qmsg_process *p, struct rte_mbuf *payload, uint16_t tail_length,
+	bool letter, uint32_t bytes, bool *consumed, uint64_t now_ns)
 {
-	if (!m->letter && dedup_has(qs, m->q, m->payload, m->tail_length))
+	enum rp_qstatus status = session_admit(qs, q, p, payload, tail_length, consumed, now_ns);
+
+	if (status == RP_Q_OK && *consumed)
+		COUNT(qs, q, session_words);
+	if (status != RP_Q_OK || *consumed || p->kind == RP_PROCESS_END)
+		return status;
+	if (p->kind == RP_PROCESS_OUTPUT)
+		return admit_message(qs, q, bytes, now_ns);
+	if (p->kind == RP_PROCESS_REQUEST && p->left_us == 0) {
+		COUNT(qs, q, refused_deadline);
+		return RP_Q_DEADLINE;
+	}
+	if (p->kind == RP_PROCESS_PLAIN && !letter && dedup_has(qs, q, payload, tail_length))
 		return RP_Q_DUPLICATE;
-	if (!m->letter && policy_fails_fast(qs, m->q)) {
-		COUNT(qs, m->q, refused_no_consumer);
+	if (!letter &&
+		(policy_fails_fast(qs, q) || job_fails_fast(qs, q, p, payload, tail_length))) {
+		COUNT(qs, q, refused_no_consumer);
 		return RP_Q_NO_CONSUMER;
 	}
-	return admit_message(qs, m->q, 0, now_ns); /* its own are in q->bytes */
+	return admit_message(qs, q, bytes, now_ns);
+}
+
+/* What a put meets where it is to be indexed; its own bytes are in q->bytes. */
+static enum rp_qstatus forward_admit(
+	struct rp_queues *qs, struct message *m, bool *consumed, uint64_t now_ns)
+{
+	struct rp_qmsg_process p = process_for(m, now_ns);
+
+	return new_admit(qs, m->q, &p, m->payload, m->tail_length, m->letter, 0, consumed, now_ns);
 }
 
 /* It was to leave, and did not: what came behind it is still behind it. */
@@ -216,7 +238,7 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 	if (!is_self(qs, m->origin_node))
 		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
 	message_unhand(qs, m, true);
-	message_indexed(qs, m);
+	message_indexed(qs, m, now_ns);
 	trace_indexed(qs, m, now_ns);
 	COUNT(qs, m->q, indexed);
 	policy_begin(qs, m, now_ns);
@@ -228,14 +250,16 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
-	bool answered = m->answered;
+	bool answered = m->answered, consumed = false;
 	uint64_t token = m->token;
 
 	unsent_take(m);
 	if (!answered)
-		answer.status = forward_admit(qs, m, now_ns);
+		answer.status = forward_admit(qs, m, &consumed, now_ns);
 	m->answered = true;
-	if (m->binding)
+	if (consumed)
+		message_free(qs, m);
+	else if (m->binding)
 		forward_index_bound(qs, m, now_ns);
 	else if (m->handed)
 		answer.idx = forward_index_again(qs, m, now_ns);
@@ -310,6 +334,7 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	msg.count = m->handed ? boot_digest(qs->config.boot) : 0;
 	if (m->binding)
 		binding_write(&msg, m->binding);
+	msg.process = process_for(m, now_ns);
 	msg.payload = m->payload;
 	msg.cookie = slab_id(&qs->messages, m) | (uint64_t)m->sends << 48;
 	error = peer_send(qs, node, &msg, now_ns);
@@ -326,12 +351,32 @@ static int forward_send(struct rp_queues *qs, struct message *m, uint64_t node, 
 	return 0;
 }
 
+/* Its time is over: it goes nowhere, and who waits for it is told. False: it may be elsewhere. */
+static bool forward_over(struct rp_queues *qs, struct message *m, uint64_t now_ns)
+{
+	if (m->repeat || m->binding)
+		return false;
+	if (m->handed) {
+		unsent_take(m);
+		forward_index_again(qs, m, now_ns);
+		return true;
+	}
+	unsent_take(m);
+	COUNT(qs, m->q, refused_deadline);
+	put_answer(qs, m, RP_Q_DEADLINE);
+	message_free(qs, m);
+	return true;
+}
+
 /* True when it has left, or ended; false: it waits, and the queue with it. */
 static bool forward_step(struct rp_queues *qs, struct queue *q, struct message *m, uint64_t now_ns)
 {
 	struct peer *p = m->repeat && !m->answered ? peer_find(qs, m->target) : NULL;
 	uint64_t target;
 	int error;
+
+	if (job_is_over(m, now_ns) && forward_over(qs, m, now_ns))
+		return true;
 
 	/*
 	 * It may be there, and that node may live behind a cut: another one would deliver it a
@@ -474,89 +519,10 @@ void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payl
 /* ---- arriving ---- */
 
 static bool is_too_large(const struct rp_queues *qs, const struct rte_mbuf *payload,
-	uint16_t tail_length, bool letter)
+	uint32_t head_bytes, bool letter)
 {
-	return payload->pkt_len - tail_length >
+	return payload->pkt_len - head_bytes >
 	       qs->config.message_bytes_max + (letter ? RP_LETTER_HEAD_BYTES_MAX : 0);
-}
-
-void producer_free(struct rp_queues *qs, struct producer *p)
-{
-	struct producer **at = &p->q->producers;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	rp_list_unlink(&p->recent);
-	slab_put(&qs->producers_slab, p);
-}
-
-static struct producer *producer_find(
-	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
-{
-	struct producer *p = q->producers;
-
-	while (p && !(p->node == node && p->boot == boot))
-		p = p->next;
-	if (p) {
-		rp_list_unlink(&p->recent);
-		rp_list_push_back(&qs->producers, &p->recent);
-	}
-	return p;
-}
-
-static struct producer *producer_get(
-	struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
-{
-	struct producer *p = producer_find(qs, q, node, boot);
-
-	if (p)
-		return p;
-	p = slab_get(&qs->producers_slab);
-	if (!p) {
-		/* The one that was silent for the longest: what it repeats has been answered. */
-		producer_free(qs, rp_list_entry(qs->producers.next, struct producer, recent));
-		p = slab_get(&qs->producers_slab);
-	}
-	p->node = node;
-	p->boot = boot;
-	p->q = q;
-	p->next = q->producers;
-	q->producers = p;
-	rp_list_push_back(&qs->producers, &p->recent);
-	return p;
-}
-
-static bool producer_has(const struct producer *p, uint64_t seq)
-{
-	if (!p || seq > p->high)
-		return false;
-	if (p->high - seq >= DEDUPE_WINDOW)
-		return true;
-	return p->seen[seq % DEDUPE_WINDOW / 64] >> (seq % 64) & 1;
-}
-
-static void producer_add(struct producer *p, uint64_t seq)
-{
-	if (seq > p->high) {
-		if (seq - p->high >= DEDUPE_WINDOW)
-			memset(p->seen, 0, sizeof(p->seen));
-		else
-			for (uint64_t s = p->high + 1; s < seq; s++)
-				p->seen[s % DEDUPE_WINDOW / 64] &= ~(1ull << (s % 64));
-		p->high = seq;
-	}
-	if (p->high - seq < DEDUPE_WINDOW)
-		p->seen[seq % DEDUPE_WINDOW / 64] |= 1ull << (seq % 64);
-}
-
-/* It leaves: should it come back, handed over from where it goes now, it is not a repetition. */
-static void producer_forget(struct rp_queues *qs, const struct message *m)
-{
-	struct producer *p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
-
-	if (p && m->origin_seq <= p->high && p->high - m->origin_seq < DEDUPE_WINDOW)
-		p->seen[m->origin_seq % DEDUPE_WINDOW / 64] &= ~(1ull << (m->origin_seq % 64));
 }
 
 /*
@@ -617,18 +583,17 @@ static enum rp_qstatus forward_route(struct rp_queues *qs, struct queue *q, cons
 }
 
 /* What a forward of a new message meets here. */
-static enum rp_qstatus receive_admit(
-	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+static enum rp_qstatus receive_admit(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	bool *consumed, uint64_t now_ns)
 {
-	bool letter = m->flags & RP_QMSG_LETTER;
+	return new_admit(qs, q, &m->process, m->payload, m->tail_length, m->flags & RP_QMSG_LETTER,
+		m->payload->pkt_len, consumed, now_ns);
+}
 
-	if (!letter && dedup_has(qs, q, m->payload, m->tail_length))
-		return RP_Q_DUPLICATE;
-	if (!letter && policy_fails_fast(qs, q)) {
-		COUNT(qs, q, refused_no_consumer);
-		return RP_Q_NO_CONSUMER;
-	}
-	return admit_message(qs, q, m->payload->pkt_len, now_ns);
+/* A node that stops still tells how requests ended. */
+static bool process_ends(const struct rp_qmsg_process *p)
+{
+	return p->kind == RP_PROCESS_END || p->kind == RP_PROCESS_CLOSE;
 }
 
 enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
@@ -637,10 +602,12 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	const struct rp_span name = {m->name, m->name_length};
 	struct message *msg;
 	enum rp_qstatus status;
+	bool consumed = false;
 	struct queue *q;
 
 	if (!m->payload || m->tail_length == 0 || m->tail_length > m->payload->data_len ||
-		m->tail_length > RP_TAIL_BYTES_MAX || !m->producer_node || !m->producer_boot)
+		m->tail_length > RP_TAIL_BYTES_MAX || !m->producer_node || !m->producer_boot ||
+		!process_is_sound(&m->process, m->payload, m->tail_length))
 		return RP_Q_INVALID;
 	q = queue_get(qs, name, now_ns);
 	if (!q) {
@@ -654,12 +621,12 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	}
 	/* What is handed over goes on from here; what is new waits where it is, if it can go there.
 	 */
-	if (qs->stopping && !m->token &&
+	if (qs->stopping && !m->token && !process_ends(&m->process) &&
 		queue_dispatch(qs, q, RP_CLAIM_NONE, now_ns) != RP_DISPATCH_REMOTE) {
 		COUNT(qs, q, refused_stopping);
 		return rp_queue_is_moving(qs) ? RP_Q_STALL : RP_Q_STOPPING;
 	}
-	if (is_too_large(qs, m->payload, m->tail_length, m->flags & RP_QMSG_LETTER)) {
+	if (is_too_large(qs, m->payload, rp_qmsg_head_bytes(m), m->flags & RP_QMSG_LETTER)) {
 		COUNT(qs, q, refused_too_large);
 		return RP_Q_TOO_LARGE;
 	}
@@ -671,11 +638,15 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		status = admit_handed(qs, q, producer_get(qs, q, from, handed_boot(m)), m->token,
 			m->payload->pkt_len, now_ns);
 	else if (status == RP_Q_OK)
-		status = receive_admit(qs, q, m, now_ns);
-	if (status == RP_Q_DUPLICATE)
+		status = receive_admit(qs, q, m, &consumed, now_ns);
+	if (status == RP_Q_DUPLICATE || consumed)
 		forward_remember(qs, q, from, m);
 	if (status != RP_Q_OK)
 		return status;
+	if (consumed) {
+		rte_pktmbuf_free(m->payload);
+		return RP_Q_OK;
+	}
 	msg = message_new(qs, q, m->payload, m->tail_length, now_ns);
 	if (!msg) {
 		COUNT(qs, q, refused_limit);
@@ -683,6 +654,8 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 	}
 	msg->since_ns = now_ns - RP_MIN(m->age_us, AGE_MAX_US) * RP_NS_PER_US;
 	msg->letter = m->flags & RP_QMSG_LETTER;
+	msg->process = m->process;
+	msg->process.left_ns = now_ns;
 	if (m->token && m->deliveries <= m->attempt)
 		msg->unseen = m->attempt - m->deliveries;
 	msg->origin_node = m->producer_node;
@@ -721,22 +694,26 @@ static bool is_new_in_vain(struct rp_queues *qs, struct queue *q, uint64_t now_n
 }
 
 static void queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name,
-	uint16_t tail_length, struct rte_mbuf *payload, bool letter, uint64_t now_ns)
+	uint16_t tail_length, const struct rp_qmsg_process *process, struct rte_mbuf *payload,
+	bool letter, uint64_t now_ns)
 {
+	uint32_t head_bytes = (uint32_t)tail_length + process->meta_length;
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
 	struct queue *q = NULL;
 	struct message *m = NULL;
 
 	if (!payload || tail_length == 0 || tail_length > RP_TAIL_BYTES_MAX ||
 		tail_length > payload->data_len || name.length == 0 ||
-		name.length > RP_NAME_BYTES_MAX) {
+		name.length > RP_NAME_BYTES_MAX ||
+		!process_is_sound(process, payload, tail_length)) {
 		answer.status = RP_Q_INVALID;
-	} else if (is_too_large(qs, payload, tail_length, letter)) {
+	} else if (is_too_large(qs, payload, head_bytes, letter)) {
 		/* At ingress, before the queue exists. */
 		COUNT_SHARD(qs, puts);
 		COUNT_SHARD(qs, refused_too_large);
 		answer.status = RP_Q_TOO_LARGE;
-	} else if (qs->stopping || (qs->draining && is_new_work(qs, name, now_ns))) {
+	} else if ((qs->stopping && !process_ends(process)) ||
+		   (qs->draining && is_new_work(qs, name, now_ns))) {
 		COUNT_SHARD(qs, puts);
 		COUNT_SHARD(qs, refused_stopping);
 		answer.status = RP_Q_STOPPING;
@@ -746,10 +723,12 @@ static void queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name,
 		answer.status = RP_Q_LIMIT;
 	} else {
 		COUNT(qs, q, puts);
-		if (!letter && is_new_in_vain(qs, q, now_ns)) {
+		if (!letter && process->kind <= RP_PROCESS_REQUEST &&
+			is_new_in_vain(qs, q, now_ns)) {
 			COUNT(qs, q, refused_no_consumer);
 			answer.status = RP_Q_NO_CONSUMER;
-		} else {
+		} else if (process->kind <= RP_PROCESS_REQUEST ||
+			   process->kind == RP_PROCESS_OUTPUT) {
 			answer.status = admit_message(qs, q, payload->pkt_len, now_ns);
 		}
 	}
@@ -767,6 +746,7 @@ static void queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name,
 	}
 	m->token = token;
 	m->letter = letter;
+	m->process = *process;
 	m->origin_node = qs->config.node;
 	m->origin_boot = qs->config.boot;
 	forward_put(qs, m, now_ns);
@@ -776,11 +756,22 @@ static void queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name,
 void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
 	struct rte_mbuf *payload, uint64_t now_ns)
 {
-	queue_put(qs, token, name, tail_length, payload, false, now_ns);
+	const struct rp_qmsg_process plain = {0};
+
+	queue_put(qs, token, name, tail_length, &plain, payload, false, now_ns);
+}
+
+void rp_queue_put_process(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	uint16_t tail_length, const struct rp_qmsg_process *process, struct rte_mbuf *payload,
+	uint64_t now_ns)
+{
+	queue_put(qs, token, name, tail_length, process, payload, false, now_ns);
 }
 
 void rp_queue_put_letter(struct rp_queues *qs, uint64_t token, struct rp_span name,
 	uint16_t tail_length, struct rte_mbuf *payload, uint64_t now_ns)
 {
-	queue_put(qs, token, name, tail_length, payload, true, now_ns);
+	const struct rp_qmsg_process plain = {0};
+
+	queue_put(qs, token, name, tail_length, &plain, payload, true, now_ns);
 }

@@ -83,6 +83,9 @@ static struct hold *hold_new(
 	hold->alloc_node = o->alloc_node;
 	hold->attempt = o->attempt;
 	hold->mod_revision = revision;
+	if (o->process.kind == RP_PROCESS_REQUEST)
+		hold->request = o->process.request;
+	hold->output = o->process.kind != RP_PROCESS_PLAIN && !hold->request;
 	rp_list_init(&hold->link);
 	rp_list_init(&hold->at_node);
 	rp_list_push_back(&h->holds, &hold->link);
@@ -104,6 +107,8 @@ void hold_forget(struct rp_queues *qs, struct hold *h)
 	rp_list_unlink(&h->link);
 	h->host->hold_count--;
 	rp_list_unlink(&h->at_node);
+	if (h->request)
+		qs->ops.job_over(qs->ctx, h->request, h->idx);
 	blob_put(&qs->tails, h->tail, h->tail_length);
 	slab_put(&qs->holds, h);
 }
@@ -194,6 +199,18 @@ static struct rp_qmsg hold_msg(const struct hold *h, enum rp_qmsg_type type)
 	return msg;
 }
 
+/* Its client has an output of a request, which is all that there is to it. */
+static void hold_read(struct rp_queues *qs, struct hold *h)
+{
+	struct host *host = h->host;
+	uint64_t idx = h->idx;
+
+	if (!h->output)
+		return;
+	hold_done(qs, h, false);
+	host_acked(host, idx);
+}
+
 void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 {
 	struct rp_qmsg msg = hold_msg(h, h->returned ? RP_QMSG_REJECTED : RP_QMSG_ACCEPTED);
@@ -202,6 +219,7 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 
 	msg.status = returned ? RP_Q_STALL : RP_Q_OK;
 	msg.mod_revision = returned ? h->host->life : h->mod_revision;
+	msg.flags = h->begun && !returned ? RP_QMSG_BEGUN : 0;
 	h->report = false;
 	if (is_self(qs, h->from)) {
 		if (returned) {
@@ -209,6 +227,7 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 			settle_reject(qs, q, &msg, qs->config.node, now_ns);
 		} else {
 			settle_accept(qs, q, &msg, qs->config.node, now_ns);
+			hold_read(qs, h);
 		}
 		return;
 	}
@@ -217,11 +236,13 @@ void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 		peer_reports_due(qs, h->from);
 	} else if (returned) {
 		hold_forget(qs, h);
+	} else {
+		hold_read(qs, h);
 	}
 }
 
 /* What that dispatcher still counts as held here belongs to a life that is over. */
-static void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
 	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
 	h->start_revision = 0;
@@ -329,6 +350,37 @@ static bool hold_move(struct rp_queues *qs, struct hold *hold, uint64_t to)
 	return true;
 }
 
+static uint64_t left_of(const struct offer *o, uint64_t now_ns)
+{
+	return rp_process_left_us(o->process.left_us, o->process.left_ns, now_ns);
+}
+
+static struct rp_queue_delivery delivery_of(const struct offer *o, uint64_t now_ns)
+{
+	struct rp_queue_delivery d = {
+		.idx = o->idx,
+		.attempt = o->attempt,
+		.tail_length = o->tail_length,
+		.process = o->process,
+		.payload = o->payload,
+	};
+
+	if (d.process.kind) {
+		d.process.left_us = left_of(o, now_ns);
+		d.process.left_ns = now_ns;
+	}
+	return d;
+}
+
+/* Its worker may put outputs here from now on. */
+static bool host_learn_job(
+	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns)
+{
+	struct rp_queue_delivery d = delivery_of(o, now_ns);
+
+	return qs->ops.job_here(qs->ctx, h->handle, &d) == 0;
+}
+
 /* The client has it, or had it: RP_Q_DUPLICATE; else what stands against it, or RP_Q_OK. */
 static enum rp_qstatus host_check(
 	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns)
@@ -363,6 +415,10 @@ static enum rp_qstatus host_check(
 		if (!hold)
 			return RP_Q_STALL;
 		hold->accepted = true;
+		if (hold->request && !host_learn_job(qs, h, o, now_ns)) {
+			hold_forget(qs, hold);
+			return RP_Q_STALL;
+		}
 		hold_report(qs, hold, now_ns);
 		return RP_Q_DUPLICATE;
 	}
@@ -375,6 +431,8 @@ static enum rp_qstatus host_check(
 		return RP_Q_NO_CONSUMER;
 	if (h->stalled && !o->begins)
 		return RP_Q_STALL;
+	if (o->process.kind == RP_PROCESS_REQUEST && left_of(o, now_ns) == 0)
+		return RP_Q_DEADLINE;
 	/* Offered anew after it was taken back: it may be acknowledged again. */
 	if (d->idx == o->idx)
 		d->idx = 0;
@@ -385,12 +443,7 @@ enum rp_qstatus host_take(
 	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns)
 {
 	struct host *h = c->host;
-	struct rp_queue_delivery d = {
-		.idx = o->idx,
-		.attempt = o->attempt,
-		.tail_length = o->tail_length,
-		.payload = o->payload,
-	};
+	struct rp_queue_delivery d = delivery_of(o, now_ns);
 	enum rp_qstatus status;
 	uint64_t last;
 	struct hold *hold;
@@ -552,41 +605,68 @@ static unsigned host_formers(
 	return count;
 }
 
+/* That a worker has begun is known before that it has left. False: it cannot be said now. */
+static bool host_tell_begun(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	struct rp_list *n, *next;
+	bool told = true;
+
+	rp_list_foreach_safe (n, next, &h->holds) {
+		struct hold *hold = rp_list_entry(n, struct hold, link);
+
+		if (!hold->begun || !hold->report)
+			continue;
+		hold_report(qs, hold, now_ns);
+		told &= !hold->report;
+	}
+	return told;
+}
+
+static uint8_t host_leave_flags(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+{
+	return (uint8_t)((h->c->waited ? RP_QMSG_WAITED : 0) |
+			 (host_tell_begun(qs, h, now_ns) ? 0 : RP_QMSG_DOUBT));
+}
+
 void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
 	uint64_t formers[FORMERS_MAX], life = h->life;
 	unsigned count = host_formers(qs, h, formers);
 	struct consumer *c = h->c;
 	struct queue *q = c->q;
+	uint8_t flags = host_leave_flags(qs, h, now_ns);
 
 	for (unsigned i = 0; i < count; i++)
-		notice_left(qs, q, formers[i], c->uuid, life, now_ns);
+		notice_left(qs, q, formers[i], c->uuid, life, flags, now_ns);
 	host_free(qs, h);
 	/* Sooner than its record's end. */
 	if (q->dispatcher && !is_self(qs, q->dispatcher))
-		notice_left(qs, q, q->dispatcher, c->uuid, life, now_ns);
+		notice_left(qs, q, q->dispatcher, c->uuid, life, flags, now_ns);
 	if (is_self(qs, c->node))
-		settle_leave(qs, c, c->node, c->life, now_ns);
+		settle_leave(
+			qs, c, c->node, c->life, !(flags & RP_QMSG_DOUBT), now_ns);
 	else
-		consumer_tidy(qs, c);
+		consumer_tidy(qs, c, now_ns);
 }
 
 void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 {
 	qs->ops.consumer_here(qs->ctx, queue_name(h->c->q), h->c->uuid, false);
+	h->c->waited = true;
 	host_leave(qs, h, now_ns);
 }
 
 /* What its client had of a former dispatcher is let go, or asked for again: nobody else tells it.
  */
 static void host_tell_formers(struct rp_queues *qs, const struct host *h, const uint64_t *formers,
-	unsigned count, uint64_t was_life, uint64_t now_ns)
+	unsigned count, uint64_t was_life, bool told, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < count; i++) {
 		if (h->start_revision)
 			notice_resumed(qs, h, formers[i], now_ns);
 		else
-			notice_left(qs, h->c->q, formers[i], h->c->uuid, was_life, now_ns);
+			notice_left(qs, h->c->q, formers[i], h->c->uuid, was_life,
+				told ? 0 : RP_QMSG_DOUBT, now_ns);
 	}
 }
 
@@ -596,12 +676,14 @@ static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 	struct host *h = c->host, **bucket;
 	uint64_t formers[FORMERS_MAX], was_life = h ? h->life : 0;
 	unsigned count = h ? host_formers(qs, h, formers) : 0;
+	bool told = true;
 
 	if (h) {
 		if (h->open)
 			qs->ops.consumer_ended(qs->ctx, h->handle, RP_QUEUE_END_REPLACED);
 		host_unlink(qs, h);
 		rp_list_unlink(&h->timer);
+		told = host_tell_begun(qs, h, now_ns);
 		host_forget(qs, h, open->start_revision);
 	} else {
 		h = slab_get(&qs->hosts);
@@ -613,6 +695,7 @@ static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 		c->host = h;
 	}
 	h->handle = open->handle;
+	c->waited = false;
 	h->open = true;
 	h->stalled = false;
 	h->life = RP_MAX(h->life + 1, wall_us(qs, now_ns));
@@ -624,7 +707,7 @@ static struct host *host_open(struct rp_queues *qs, struct consumer *c,
 	h->handle_next = *bucket;
 	*bucket = h;
 	c->record_node = 0;
-	host_tell_formers(qs, h, formers, count, was_life, now_ns);
+	host_tell_formers(qs, h, formers, count, was_life, told, now_ns);
 	return h;
 }
 
@@ -638,10 +721,10 @@ void rp_queue_consumer_open(
 	struct host *h;
 
 	rp_route_consumer_parse(&fields, consumer->fields.data, consumer->fields.length);
-	if (!c || consumer_set_fields(qs, c, &fields) < 0 ||
+	if (!c || consumer_set_fields(qs, c, &fields, now_ns) < 0 ||
 		!(h = host_open(qs, c, consumer, now_ns))) {
 		if (c)
-			consumer_tidy(qs, c);
+			consumer_tidy(qs, c, now_ns);
 		qs->ops.answer(qs->ctx, consumer->handle, &answer);
 		return;
 	}
@@ -714,56 +797,4 @@ void rp_queue_consumer_room(struct rp_queues *qs, uint64_t handle, uint64_t now_
 		consumer_unpause(qs, h->c);
 	if (h->stalled)
 		host_tell_room(qs, h, now_ns);
-}
-
-/* ---- a dispatcher that is lost ---- */
-
-void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
-{
-	struct rp_list *n, *next;
-
-	rp_list_foreach_safe (n, next, &p->holds) {
-		struct hold *hold = rp_list_entry(n, struct hold, at_node);
-		struct host *h = hold->host;
-
-		hold_withdraw(qs, hold, now_ns);
-		hold_done(qs, hold, true);
-		if (h->fenced_node == p->node)
-			continue;
-		h->fenced_node = p->node;
-		h->fenced_anew = h->c->q->dispatcher == p->node;
-		if (h->fenced_anew)
-			host_new_life(qs, h, now_ns);
-	}
-}
-
-void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < qs->hosts.fresh; i++) {
-		struct host *h = (struct host *)(qs->hosts.base + (size_t)i * qs->hosts.item_size);
-		struct rp_qmsg msg;
-
-		if (!h->c || h->fenced_node != p->node)
-			continue;
-		/* Once: it may have heard of that life by now, and deliver for it. */
-		if (h->c->q->dispatcher == p->node && !h->fenced_anew) {
-			h->fenced_anew = true;
-			host_new_life(qs, h, now_ns);
-		}
-		msg = qmsg_for(h->c->q, RP_QMSG_RESUME);
-		memcpy(msg.uuid, h->c->uuid, RP_UUID_BYTES);
-		/* Where another node dispatches by now, a life that nobody has: it only releases.
-		 */
-		msg.token = h->c->q->dispatcher == p->node ? h->life : h->life + 1;
-		msg.idx = h->watch_life;
-		if (peer_send(qs, p->node, &msg, now_ns) < 0) {
-			p->reports_due = true;
-			return;
-		}
-		h->fenced_node = 0;
-		if (h->c->q->dispatcher != p->node) {
-			h->barred_node = p->node;
-			h->barred_life = h->life;
-		}
-	}
 }

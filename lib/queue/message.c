@@ -35,6 +35,12 @@ static void reply(struct rp_queues *qs, struct queue *q, uint64_t to, const stru
 		.payload = s->payload,
 	};
 
+	/* Of a process request: what stands before the value is not all tail. */
+	if (s->payload && s->meta_length > 0) {
+		m.process.kind = RP_PROCESS_REQUEST;
+		m.process.meta_length = s->meta_length;
+	}
+
 	memcpy(m.uuid, asked->uuid, RP_UUID_BYTES);
 	if (peer_send(qs, to, &m, now_ns) == 0)
 		return;
@@ -67,10 +73,48 @@ static bool is_at_rival(
 	return rival && rival != from && !message_find(qs, q, m->idx, m->alloc_node);
 }
 
+struct settled settle_cancel(
+	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct settled s = {.status = RP_Q_OK};
+	struct rp_span tail;
+
+	if (m->payload && q->own) {
+		tail = (struct rp_span){
+			rte_pktmbuf_mtod(m->payload, const uint8_t *), m->payload->data_len};
+		s.deleted = job_cancel(qs, q, tail, m->mod_revision, now_ns);
+	}
+	rte_pktmbuf_free(m->payload);
+	return s;
+}
+
+/* Those that are on their way here or from here are asked for again. */
+static void on_cancel(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
+	uint64_t now_ns)
+{
+	struct settled s = {.status = RP_Q_OK};
+
+	if (q && move_is_between(qs, q, 0, 0)) {
+		s.status = RP_Q_STALL;
+	} else if (q && is_elsewhere(qs, q, m)) {
+		COUNT(qs, q, moved);
+		s.status = RP_Q_MOVED;
+		s.alloc_node = q->dispatcher;
+	} else if (q) {
+		s = settle_cancel(qs, q, m, now_ns);
+		reply(qs, q, from, m, &s, now_ns);
+		return;
+	}
+	rte_pktmbuf_free(m->payload);
+	reply(qs, q, from, m, &s, now_ns);
+}
+
+/* take: the payload of a QACK. */
 static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 	const struct rp_qmsg *m, uint64_t now_ns)
 {
 	struct settled s = {.status = m->type == RP_QMSG_QACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+	bool taken = false;
 
 	if (q && m->type == RP_QMSG_REJECTED && !m->idx) {
 		/* A consumer has left, whoever dispatches now: what it held of here is free. */
@@ -90,11 +134,14 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 		s.status = RP_Q_UNREACHABLE;
 	} else if (q && m->type == RP_QMSG_QACK) {
 		s = settle_ack(qs, q, m, from, now_ns);
+		taken = true;
 	} else if (q && m->type == RP_QMSG_GET) {
 		s = settle_get(qs, q, m);
 	} else if (q) {
 		s = settle_reject(qs, q, m, from, now_ns);
 	}
+	if (m->type == RP_QMSG_QACK && !taken)
+		rte_pktmbuf_free(m->payload);
 	if (m->type != RP_QMSG_REJECTED || m->token)
 		reply(qs, q, from, m, &s, now_ns);
 	else
@@ -104,7 +151,7 @@ static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 static int on_deliver(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
 	uint32_t *epoch, uint64_t *dispatcher, uint64_t now_ns)
 {
-	const struct offer o = {
+	struct offer o = {
 		.from = from,
 		.idx = m->idx,
 		.alloc_node = m->alloc_node,
@@ -112,6 +159,7 @@ static int on_deliver(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 		.mod_revision = m->mod_revision,
 		.attempt = m->attempt,
 		.tail_length = m->tail_length,
+		.process = m->process,
 		.begins = m->flags & RP_QMSG_RESUMES,
 		.payload = m->payload,
 	};
@@ -119,8 +167,10 @@ static int on_deliver(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 	struct consumer *c;
 
 	if (!m->payload || m->tail_length == 0 || m->tail_length > m->payload->data_len ||
-		m->tail_length > RP_TAIL_BYTES_MAX || !m->idx || !m->alloc_node)
+		m->tail_length > RP_TAIL_BYTES_MAX || !m->idx || !m->alloc_node ||
+		!process_is_sound(&m->process, m->payload, m->tail_length))
 		return RP_Q_INVALID;
+	o.process.left_ns = now_ns;
 	if (!q)
 		return RP_Q_NO_CONSUMER;
 	c = consumer_find(qs, q, m->uuid);
@@ -157,7 +207,7 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 	if (c && m->token)
 		settle_said(qs, c, from, m, now_ns);
 	if (c)
-		consumer_tidy(qs, c);
+		consumer_tidy(qs, c, now_ns);
 	if (is_elsewhere(qs, q, m) && q->dispatcher != from)
 		send_moved(qs, q, from, now_ns);
 }
@@ -174,13 +224,24 @@ static void on_withdraw(struct rp_queues *qs, struct queue *q, uint64_t from,
 	}
 	c = consumer_find(qs, q, m->uuid);
 	hold = c && c->host ? hold_find(qs, c->host, m->idx) : NULL;
-	if (c && c->host && !hold && m->status == RP_Q_NOT_FOUND)
+	/* What is taken back before it came is not shown when it comes. */
+	if (c && c->host && !hold && (m->status == RP_Q_NOT_FOUND || m->status == RP_Q_OK))
 		host_settled(c->host, m->idx, m->alloc_node);
 	if (!hold || hold->alloc_node != m->alloc_node || hold->from != from)
 		return;
 	if (m->status == RP_Q_OK)
 		hold_withdraw(qs, hold, now_ns);
 	hold_done(qs, hold, m->status == RP_Q_OK);
+}
+
+/* What a dispatcher that hands over remembers. */
+static void handed_receive(
+	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	if (m->flags & RP_QMSG_KEEPS)
+		sessions_receive(qs, q, m->payload, now_ns);
+	else
+		dedup_receive(qs, q, m->payload, now_ns);
 }
 
 int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint32_t *epoch,
@@ -205,11 +266,16 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 		return RP_Q_OK;
 	}
 	if (q && m->payload && m->type == RP_QMSG_HANDOVER) {
-		dedup_receive(qs, q, m->payload, now_ns);
+		handed_receive(qs, q, m, now_ns);
 		rte_pktmbuf_free(m->payload);
 		return RP_Q_OK;
 	}
-	rte_pktmbuf_free(m->payload);
+	if (m->type == RP_QMSG_CANCEL) {
+		on_cancel(qs, q, from, m, now_ns);
+		return RP_Q_OK;
+	}
+	if (m->type != RP_QMSG_QACK)
+		rte_pktmbuf_free(m->payload);
 	switch (m->type) {
 	case RP_QMSG_QACK:
 	case RP_QMSG_GET:
@@ -237,6 +303,7 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 			move_claimed(qs, q, from, now_ns);
 		break;
 	case RP_QMSG_MOVED: /* learned above */
+	case RP_QMSG_CANCEL:
 	case RP_QMSG_FORWARD:
 	case RP_QMSG_DELIVER:
 	case RP_QMSG_REPLY:
@@ -339,15 +406,16 @@ static void lost_notice(
 
 	/* A recall is repeated by its timer. */
 	if (q && m->type == RP_QMSG_REJECTED && m->status == RP_Q_NO_CONSUMER && !m->idx)
-		notice_left(qs, q, node, m->uuid, m->mod_revision, now_ns);
-	if (q && m->type == RP_QMSG_WITHDRAW && m->status == RP_Q_NOT_FOUND)
-		notice_settled(qs, q, node, m, now_ns);
+		notice_left(qs, q, node, m->uuid, m->mod_revision, m->flags, now_ns);
+	if (q && m->type == RP_QMSG_WITHDRAW &&
+		(m->status == RP_Q_NOT_FOUND || m->status == RP_Q_OK))
+		notice_send_to(qs, q, node, m, now_ns);
 	else if (m->type == RP_QMSG_REPLY)
 		reply_lost(qs, q, node, m, now_ns);
 	else if (q && m->type == RP_QMSG_HANDOVER && m->payload)
-		dedup_receive(qs, q, m->payload, now_ns);
+		handed_receive(qs, q, m, now_ns);
 	if (q && m->type == RP_QMSG_HANDOVER && (m->flags & RP_QMSG_RESUMES || m->payload) &&
-		!q->own)
+		!q->own && !(m->flags & RP_QMSG_KEEPS))
 		move_begin(qs, q, now_ns);
 }
 
@@ -370,6 +438,7 @@ void rp_queue_on_lost(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 		break;
 	case RP_QMSG_QACK:
 	case RP_QMSG_GET:
+	case RP_QMSG_CANCEL:
 		request_lost(qs, m->token, now_ns);
 		break;
 	case RP_QMSG_REJECTED:

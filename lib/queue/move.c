@@ -176,6 +176,7 @@ void move_keep(struct rp_queues *qs, struct queue *q)
 void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
 	struct rp_list *n, *next;
+	struct message *waiting;
 
 	rp_list_foreach_safe (n, next, &q->consumers) {
 		struct consumer *c = rp_list_entry(n, struct consumer, link);
@@ -185,12 +186,10 @@ void move_all(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 		while (moved && !rp_list_empty(&c->bound))
 			moved = forward_hand_over_as_is(
 				qs, rp_list_entry(c->bound.next, struct message, link), now_ns);
-		consumer_tidy(qs, c);
+		consumer_tidy(qs, c, now_ns);
 	}
-	while (!rp_list_empty(&q->waiting)) {
-		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
-
-		if (!forward_hand_over_as_is(qs, m, now_ns))
+	while ((waiting = lanes_oldest(q))) {
+		if (!forward_hand_over_as_is(qs, waiting, now_ns))
 			return;
 	}
 	hand_over_aside(qs, q, now_ns, forward_hand_over_as_is);
@@ -239,7 +238,7 @@ static void move_step_out(struct rp_queues *qs, struct move *v, uint64_t now_ns)
 		return;
 	if (q->depth > 0)
 		move_all(qs, q, now_ns);
-	if (v->to && q->depth == 0 && q->handing == 0)
+	if (v->to && q->depth == 0 && q->handing == 0 && sessions_hand_over(qs, q, v->to, now_ns))
 		handover_send(qs, q, v->to, true, now_ns);
 }
 
@@ -321,7 +320,7 @@ static struct consumer *bound_holder(
 
 		/* It has left, and that was on its way to the old dispatcher. */
 		if (!node || is_self(qs, node)) {
-			consumer_tidy(qs, c);
+			consumer_tidy(qs, c, now_ns);
 			return NULL;
 		}
 		/* It goes on at another node, whose word had not come there either. */
@@ -351,7 +350,7 @@ void dispatch_index_bound(
 	m->idx = b->idx;
 	m->alloc_node = b->alloc_node;
 	message_unhand(qs, m, true);
-	message_indexed(qs, m);
+	message_indexed(qs, m, now_ns);
 	trace_indexed(qs, m, now_ns);
 	COUNT(qs, q, indexed);
 	policy_begin(qs, m, now_ns);
@@ -380,7 +379,8 @@ void dispatch_index_bound(
 	m->mod_revision = anew ? 0 : b->mod_revision;
 	rp_list_push_back(&c->bound, &m->link);
 	rp_list_push_back(&qs->offers, &m->timer);
-	c->outstanding++;
+	consumer_take(c, m);
+	job_arm_bound(qs, m, now_ns);
 	c->unaccepted++;
 	c->untook++;
 	q->in_flight++;

@@ -4,7 +4,8 @@
  * What another node has to hear, since it would never know otherwise: it is told again when the
  * word was lost.
  *
- * SETTLED  A delivery was settled from another node than its consumer's: its host may forget it.
+ * SETTLED  A delivery was settled from another node than its consumer's, or is taken back: its host
+ *          may forget it.
  * LEFT     A consumer has left: a dispatcher, be it a former one, has what it held back.
  * RESUMED  A consumer has come back to a watch: a former dispatcher sends again what it asks for.
  */
@@ -34,11 +35,12 @@ static int notice_send(struct rp_queues *qs, const struct notice *n, uint64_t no
 		m.idx = n->idx;
 		m.alloc_node = n->alloc_node;
 		m.attempt = n->attempt;
-		m.status = RP_Q_NOT_FOUND;
+		m.status = (enum rp_qstatus)n->status;
 		break;
 	case NOTICE_LEFT:
 		m.status = RP_Q_NO_CONSUMER;
 		m.mod_revision = n->life;
+		m.flags = n->flags;
 		break;
 	case NOTICE_RESUMED:
 		m.token = n->life;
@@ -83,7 +85,17 @@ static void notice_post(
 void notice_settled(struct rp_queues *qs, struct queue *q, uint64_t node,
 	const struct rp_qmsg *about, uint64_t now_ns)
 {
+	struct rp_qmsg settled = *about;
+
+	settled.status = RP_Q_NOT_FOUND;
+	notice_send_to(qs, q, node, &settled, now_ns);
+}
+
+void notice_send_to(struct rp_queues *qs, struct queue *q, uint64_t node,
+	const struct rp_qmsg *about, uint64_t now_ns)
+{
 	struct notice n = {.kind = NOTICE_SETTLED,
+		.status = (uint8_t)about->status,
 		.q = q,
 		.idx = about->idx,
 		.alloc_node = about->alloc_node,
@@ -94,9 +106,9 @@ void notice_settled(struct rp_queues *qs, struct queue *q, uint64_t node,
 }
 
 void notice_left(struct rp_queues *qs, struct queue *q, uint64_t node,
-	const uint8_t uuid[RP_UUID_BYTES], uint64_t life, uint64_t now_ns)
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t life, uint8_t flags, uint64_t now_ns)
 {
-	struct notice n = {.kind = NOTICE_LEFT, .q = q, .life = life};
+	struct notice n = {.kind = NOTICE_LEFT, .flags = flags, .q = q, .life = life};
 
 	memcpy(n.uuid, uuid, RP_UUID_BYTES);
 	notice_post(qs, &n, node, now_ns);

@@ -106,5 +106,5 @@ enum rp_qstatus left_status(struct rp_queues *qs, const struct queue *q)
 
 bool left_is_moving(const struct queue *q)
 {
-	return !rp_list_empty(&q->waiting) || q->handing > 0;
+	return lanes_any(q) || q->handing > 0;
 }

@@ -74,10 +74,17 @@ void policy_begin(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 
 	m->expires_ns = RP_NEVER;
 	m->deadline_ns = now_ns;
+	if (lane_class_of(m) == LANE_OUTPUT)
+		return;
+	if (m->process.kind == RP_PROCESS_REQUEST)
+		m->expires_ns = job_ends_ns(m);
+	if (!(m->process.flags & RP_PROCESS_PRIORITY))
+		m->process.priority = p ? (uint8_t)p->priority : 0;
 	if (!p)
 		return;
 	if (p->ttl_ns)
-		m->expires_ns = now_ns + (p->ttl_ns > age ? p->ttl_ns - age : 0);
+		m->expires_ns =
+			RP_MIN(m->expires_ns, now_ns + (p->ttl_ns > age ? p->ttl_ns - age : 0));
 	if (p->delay_ns > age && m->attempt == 0)
 		m->deadline_ns = now_ns + p->delay_ns - age;
 }
@@ -103,14 +110,21 @@ static void delay(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	rp_wheel_add(&qs->wheel, &m->due, RP_MIN(m->deadline_ns, m->expires_ns));
 }
 
+enum rp_queue_death death_by_age(const struct message *m)
+{
+	return m->process.kind == RP_PROCESS_REQUEST ? RP_QUEUE_DEATH_DEADLINE
+						     : RP_QUEUE_DEATH_EXPIRED;
+}
+
 void policy_place(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
-	const struct rp_queue_policy *p = policy_of(qs, m->q);
+	const struct rp_queue_policy *p =
+		lane_class_of(m) == LANE_OUTPUT ? NULL : policy_of(qs, m->q);
 
 	if (p && p->deliveries_max && message_deliveries(m) >= p->deliveries_max) {
 		message_end(qs, m, RP_QUEUE_DEATH_EXHAUSTED, now_ns);
-	} else if (m->expires_ns <= now_ns) {
-		message_end(qs, m, RP_QUEUE_DEATH_EXPIRED, now_ns);
+	} else if (m->expires_ns <= now_ns || job_is_over(m, now_ns)) {
+		message_end(qs, m, death_by_age(m), now_ns);
 	} else if (message_dies_rejected(qs, m)) {
 		message_end(qs, m, RP_QUEUE_DEATH_REJECTED, now_ns);
 	} else if (m->attempt == 0 && m->deadline_ns > now_ns) {
@@ -150,7 +164,8 @@ void hand_over_aside(struct rp_queues *qs, struct queue *q, uint64_t now_ns,
 	rp_list_foreach_safe (n, next, &q->more->ending) {
 		struct message *m = rp_list_entry(n, struct message, link);
 
-		if (!m->letter_sent && !hand_over(qs, m, now_ns))
+		/* How a request ended is told here: nobody is to have it again. */
+		if (!m->letter_sent && job_reply_to(m).length == 0 && !hand_over(qs, m, now_ns))
 			return;
 	}
 }
@@ -173,6 +188,9 @@ static void message_due(struct rp_queues *qs, struct message *m, uint64_t now_ns
 		letter_send(qs, m, now_ns);
 		break;
 	case MESSAGE_BOUND:
+		RP_ASSERT(m->job != NULL);
+		job_fail(qs, m, RP_QUEUE_DEATH_DEADLINE, now_ns);
+		break;
 	case MESSAGE_UNSENT:
 	case MESSAGE_SENT:
 		RP_ASSERT(!"a message without a timer");

@@ -63,7 +63,7 @@ static bool poll_doubted(struct rp_queues *qs, uint64_t now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
-		consumer_gone(qs, c, now_ns);
+		consumer_gone(qs, c, false, now_ns);
 	}
 	return false;
 }
@@ -169,6 +169,8 @@ bool rp_queue_poll(struct rp_queues *qs, uint64_t now_ns)
 	more |= requests_again(qs, now_ns);
 	more |= move_poll(qs, now_ns);
 	more |= policy_poll(qs, now_ns);
+	more |= jobs_poll(qs, now_ns);
+	more |= sessions_poll(qs, now_ns);
 	more |= pin_poll(qs, now_ns);
 	more |= poll_foreign(qs, now_ns);
 	more |= poll_later(qs, now_ns);
@@ -196,6 +198,8 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 	t = RP_MIN(t, FIRST(&qs->again, struct request, again, again_ns));
 	t = RP_MIN(t, move_next_ns(qs));
 	t = RP_MIN(t, policy_next_ns(qs));
+	t = RP_MIN(t, rp_wheel_next(&qs->session_wheel));
+	t = RP_MIN(t, rp_wheel_next(&qs->look_wheel));
 	t = RP_MIN(t, FIRST(&qs->pins, struct queue_more, pin, pin_at_ns));
 	t = RP_MIN(t, FIRST(&qs->foreign, struct message, stay, stay_ns));
 	t = RP_MIN(t, FIRST(&qs->later, struct queue, work, more->later_ns));

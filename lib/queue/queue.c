@@ -65,6 +65,9 @@ static int config_defaults(struct rp_queue_config *config)
 	DEFAULT(retry_ns, RP_NS_PER_MS);
 	DEFAULT(stay_ns, RP_NS_PER_MS);
 	DEFAULT(pin_ns, 30 * RP_NS_PER_S);
+	DEFAULT(output_credit, 256 << 10);
+	DEFAULT(guard_ns, 3 * RP_NS_PER_S);
+	DEFAULT(age_ns, RP_NS_PER_S);
 	if (!config->node || !config->pool || config->forward_window > DEDUPE_WINDOW / 2)
 		return -EINVAL;
 	return 0;
@@ -100,8 +103,12 @@ static int tables_init(struct rp_queues *qs)
 	error |= slab_init(&qs->mores, sizeof(struct queue_more), c->queues_max);
 	error |= slab_init(&qs->seen_slab, sizeof(struct seen_tail), c->tails_max);
 	error |= blobs_init(&qs->seen_blobs, c->tails_max);
+	error |= slab_init(&qs->jobs, sizeof(struct job), c->messages_max);
+	error |= slab_init(&qs->sessions, sizeof(struct session), c->messages_max);
+	error |= slab_init(&qs->lanes, sizeof(struct lanes), c->queues_max);
+	error |= blobs_init(&qs->session_blobs, 2 * c->messages_max);
 	error |= blobs_init(&qs->names, c->queues_max);
-	error |= blobs_init(&qs->matches, c->consumers_max);
+	error |= blobs_init(&qs->matches, 2 * c->consumers_max); /* and capabilities */
 	error |= blobs_init(&qs->tails, c->holds_max);
 	qs->queue_table = table_new(c->queues_max, &qs->queue_mask);
 	qs->idx_table = table_new(c->messages_max, &qs->idx_mask);
@@ -109,8 +116,10 @@ static int tables_init(struct rp_queues *qs)
 	qs->hold_table = table_new(c->holds_max, &qs->hold_mask);
 	qs->handle_table = table_new(c->consumers_max, &qs->handle_mask);
 	qs->seen_table = table_new(c->tails_max / 4, &qs->seen_mask);
-	if (error || !qs->queue_table || !qs->idx_table || !qs->uuid_table || !qs->hold_table ||
-		!qs->handle_table || !qs->seen_table)
+	qs->job_table = table_new(c->messages_max / 4, &qs->job_mask);
+	qs->session_table = table_new(c->messages_max / 4, &qs->session_mask);
+	if (error || !qs->job_table || !qs->session_table || !qs->queue_table || !qs->idx_table ||
+		!qs->uuid_table || !qs->hold_table || !qs->handle_table || !qs->seen_table)
 		return -ENOMEM;
 	return 0;
 }
@@ -134,10 +143,13 @@ struct rp_queues *rp_queue_create(
 	qs->peer_deadline_ns = RP_NEVER;
 	rp_wheel_init(&qs->wheel, 0);
 	rp_wheel_init(&qs->tail_wheel, 0);
+	rp_wheel_init(&qs->session_wheel, 0);
+	rp_wheel_init(&qs->look_wheel, 0);
 	admit_init(qs);
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
-		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves, &qs->pins};
+		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves, &qs->pins,
+		&qs->ended};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	qs->traces = traces_new();
@@ -159,7 +171,17 @@ static void payloads_free(struct rp_list *list)
 
 		rte_pktmbuf_free(m->payload);
 		m->payload = NULL;
+		if (m->job)
+			rte_pktmbuf_free(m->job->last);
 	}
+}
+
+static void requests_free(struct rp_queues *qs)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &qs->requests)
+		rte_pktmbuf_free(rp_list_entry(n, struct request, timer)->with);
 }
 
 void rp_queue_destroy(struct rp_queues *qs)
@@ -170,7 +192,12 @@ void rp_queue_destroy(struct rp_queues *qs)
 		for (struct queue *q = qs->queue_table[i]; q; q = q->hash_next) {
 			struct rp_list *n;
 
-			payloads_free(&q->waiting);
+			for (unsigned k = 0; k < LANE_COUNT; k++) {
+				struct rp_list *lane = lane_at(q, k);
+
+				if (lane)
+					payloads_free(lane);
+			}
 			payloads_free(&q->unsent);
 			if (q->more) {
 				payloads_free(&q->more->delayed);
@@ -180,6 +207,8 @@ void rp_queue_destroy(struct rp_queues *qs)
 				payloads_free(&rp_list_entry(n, struct consumer, link)->bound);
 		}
 	}
+	if (qs->requests.next)
+		requests_free(qs);
 	slab_fini(&qs->queues);
 	slab_fini(&qs->messages);
 	slab_fini(&qs->consumers);
@@ -193,6 +222,10 @@ void rp_queue_destroy(struct rp_queues *qs)
 	slab_fini(&qs->notices);
 	slab_fini(&qs->mores);
 	slab_fini(&qs->seen_slab);
+	slab_fini(&qs->jobs);
+	slab_fini(&qs->sessions);
+	slab_fini(&qs->lanes);
+	blobs_fini(&qs->session_blobs);
 	blobs_fini(&qs->seen_blobs);
 	blobs_fini(&qs->names);
 	blobs_fini(&qs->matches);
@@ -204,6 +237,8 @@ void rp_queue_destroy(struct rp_queues *qs)
 	free(qs->handle_table);
 	free(qs->seen_table);
 	free(qs->traces);
+	free(qs->job_table);
+	free(qs->session_table);
 	free(qs);
 }
 
@@ -248,6 +283,8 @@ static void info_consumers(const struct rp_queues *qs, const struct queue *q,
 static void info_fill(const struct rp_queues *qs, const struct queue *q, struct rp_queue_info *info,
 	uint64_t now_ns)
 {
+	const struct message *oldest;
+
 	*info = (struct rp_queue_info){
 		.name = queue_name(q),
 		.dispatcher = q->dispatcher,
@@ -267,11 +304,9 @@ static void info_fill(const struct rp_queues *qs, const struct queue *q, struct 
 		info->accept_mean_ns = q->accept_sum_ns / q->counters.accepts;
 	}
 	info->waiting = q->depth - q->in_flight - info->delayed - info->ending;
-	if (!rp_list_empty(&q->waiting)) {
-		const struct message *m = rp_list_entry(q->waiting.next, struct message, link);
-
-		info->waiting_oldest_ns = age_ns(m->since_ns, now_ns);
-	}
+	oldest = lanes_oldest(q);
+	if (oldest)
+		info->waiting_oldest_ns = age_ns(oldest->since_ns, now_ns);
 	info_consumers(qs, q, info, now_ns);
 }
 

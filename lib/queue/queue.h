@@ -41,9 +41,11 @@
  *           holder_*, mod_revision (0: not shown yet); count: of the dispatcher's boot id
  * DELIVER   idx, alloc_node, uuid, attempt, token = life of the consumer, mod_revision (0, or that of
  *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
- * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again
- * REJECTED  idx, alloc_node, uuid, attempt, status: REJECT, STALL (came back unseen), NO_CONSUMER
- *           (idx 0: the consumer has left); mod_revision = life of the consumer (STALL,
+ * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again; flags
+ *           BEGUN
+ * REJECTED  idx, alloc_node, uuid, attempt, status: REJECT, TOO_LARGE (an output; the request ends),
+ *           STALL (came back unseen), NO_CONSUMER (idx 0: the consumer has left, flags WAITED:
+ *           resume_ms ago); mod_revision = life of the consumer (STALL,
  *           NO_CONSUMER); token: 0, or a client's, answered by REPLY; flags NO_HOLDER
  * QACK GET  idx, alloc_node (0 = not known), uuid, token, flags WANT_MESSAGE, NO_HOLDER
  *           GET of idx 0: has all that was taken there left it? REPLY: OK, MOVED, or STALL with
@@ -55,8 +57,13 @@
  *           shown yet (token = life of the consumer); NOT_FOUND = it was settled elsewhere, forget it
  * RESUME    uuid, token = life, mod_revision = start_revision, idx = the life that its watch began
  *           with, flags RESUMES, or KEEPS: a life for another dispatcher's sake, all is kept
- * HANDOVER  flags RESUMES: all is handed over; payload: tails that are remembered for dedup_s
+ * HANDOVER  flags RESUMES: all is handed over; payload: tails that are remembered for dedup_s, or
+ *           with KEEPS the requests that outputs are expected of
  * CLAIM     nothing more
+ * CANCEL    token, payload = tail, mod_revision = of one request, or 0; answered by REPLY
+ *
+ * FORWARD and DELIVER of a process request have its process part as well. QACK of one may have its
+ * last output as payload.
  */
 /* clang-format on */
 
@@ -89,6 +96,7 @@ struct rp_queue_policy {
 	uint64_t ttl_ns;	 /**< ends when it is so old, unless a consumer holds it */
 	uint64_t delay_ns;	 /**< not offered before it is so old */
 	uint64_t dedup_ns;	 /**< a tail taken within so long is not queued again */
+	uint32_t priority;	 /**< of a message that names none: 0..9 */
 	bool fail_fast;		 /**< a put while there is no consumer is refused */
 };
 
@@ -98,7 +106,14 @@ struct rp_queue_policy {
 	X(OVERFLOW, overflowed, "overflow")   /* a newer one took its place */     \
 	X(EXHAUSTED, exhausted, "deliveries") /* delivered deliveries_max times */ \
 	X(REJECTED, rejected, "rejected")     /* by every consumer */              \
-	X(REPLAYED, replayed, "replayed")     /* a dead letter that goes back to its queue */
+	/* of process requests: */                                                 \
+	X(COMPLETED, completed, "completed")                                       \
+	X(DEADLINE, deadlines, "deadline")                                         \
+	X(CANCELLED, cancels, "cancelled")                                         \
+	X(NO_CONSUMER, deserted, "no consumer") /* the last that could has left */ \
+	X(WORKER_LOST, workers_lost, "worker lost")                                \
+	X(TOO_LARGE, answers_too_large, "too large")                               \
+	X(REPLAYED, replayed, "replayed") /* a dead letter that goes back to its queue */
 
 enum rp_queue_death {
 #define X(name, counter, word) RP_QUEUE_DEATH_##name,
@@ -118,6 +133,28 @@ struct rp_queue_letter {
 	uint64_t idx;
 	uint32_t deliveries; /**< that a client saw */
 	uint16_t tail_length;
+	struct rp_qmsg_process process;
+	struct rte_mbuf *payload;
+};
+
+/**
+ * How a process request ended, for its reply queue: put there as RP_PROCESS_END. `payload`: the
+ * last output of its worker, of COMPLETED only; NULL: there is none.
+ */
+struct rp_queue_process_end {
+	struct rp_span name;	 /**< of its queue; borrow */
+	struct rp_span reply_to; /**< borrow */
+	struct rp_span tail;	 /**< borrow */
+	uint64_t request;
+	enum rp_queue_death death;
+	struct rte_mbuf *payload;
+};
+
+/** An output for a requester that has no queue of its own. */
+struct rp_queue_run_event {
+	uint64_t request;
+	bool end;
+	uint16_t tail_length, meta_length;
 	struct rte_mbuf *payload;
 };
 
@@ -154,6 +191,7 @@ struct rp_queue_config {
 	uint32_t producers_max;	    /**< (queue, producer's node) pairs remembered [65536] */
 	uint32_t tails_max;	    /**< remembered for dedup_s [1048576] */
 	uint32_t prefetch_default;  /**< [256] */
+	uint32_t output_credit;	    /**< bytes of outputs that a requester has not read [262144] */
 	uint32_t forward_window;    /**< un-TOOK FORWARDs of one queue, <= 512 [512] */
 	uint64_t resume_ns;	    /**< queues.resume_ms [1 s] */
 	uint64_t idle_ns;	    /**< queues.idle_s [600 s] */
@@ -162,6 +200,9 @@ struct rp_queue_config {
 	uint64_t retry_ns; /**< after a refusal that may pass (a full ring, no buffers) [1 ms] */
 	uint64_t stay_ns;  /**< a message may stay in a receive pool's buffers [1 ms] */
 	uint64_t pin_ns;   /**< PIN_STABLE: an only consumer is in place [30 s] */
+	uint64_t
+		guard_ns; /**< a request's end is told by its reply queue, so long after it [3 s] */
+	uint64_t age_ns;  /**< so much waiting counts as a step of priority [1 s] */
 };
 
 /** Answer to a client's operation. */
@@ -171,7 +212,7 @@ struct rp_queue_answer {
 	uint32_t attempt; /**< of the message in `payload` */
 	uint64_t idx;	  /**< put: what the dispatcher gave it where it is this node, else 0 */
 	uint64_t mod_revision; /**< of the message in `payload`; consumer_open: of the sequence */
-	uint16_t tail_length;  /**< of `payload` */
+	uint16_t tail_length, meta_length; /**< of `payload`: what stands before the value */
 	struct rte_mbuf *payload; /**< take: get, and acknowledge with WANT_MESSAGE; else NULL */
 };
 
@@ -181,6 +222,7 @@ struct rp_queue_delivery {
 	uint64_t mod_revision;
 	uint32_t attempt; /**< the event's version */
 	uint16_t tail_length;
+	struct rp_qmsg_process process;
 	struct rte_mbuf *payload;
 };
 
@@ -244,6 +286,22 @@ struct rp_queue_ops {
 	 * rp_queue_dead_lettered(token) follows. -EAGAIN: not now, not taken; asked again.
 	 */
 	int (*dead_letter)(void *ctx, uint64_t token, const struct rp_queue_letter *letter);
+	/**
+	 * Tell the requester. 0: payload taken; rp_queue_dead_lettered(token) follows but for token
+	 * 0. -EAGAIN as above.
+	 */
+	int (*process_end)(void *ctx, uint64_t token, const struct rp_queue_process_end *end);
+	/**
+	 * The consumer holds a process request that its client was shown elsewhere: as deliver(),
+	 * but nothing is shown, and the payload is not taken.
+	 */
+	int (*job_here)(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d);
+	/** No consumer here holds that process request any more. */
+	void (*job_over)(void *ctx, uint64_t request, uint64_t idx);
+	/** Nobody listens to what that request brings: cancel it, wherever its queue is. */
+	void (*cancel)(void *ctx, struct rp_span name, struct rp_span tail, uint64_t request);
+	/** 0: payload taken; rp_queue_run_read() follows for its bytes. -EAGAIN: not now. */
+	int (*run_event)(void *ctx, const struct rp_queue_run_event *event);
 	/** The queue ended by itself: delete the record if it is still (this node, epoch). */
 	void (*released)(void *ctx, struct rp_span name, uint32_t epoch);
 };
@@ -322,9 +380,34 @@ void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns);
 /** take: payload (tail, value). OK = indexed by the dispatcher. */
 void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
 	struct rte_mbuf *payload, uint64_t now_ns);
-/** Acknowledge; flags RP_QMSG_WANT_MESSAGE, RP_QMSG_NO_HOLDER (uuid unused, may be NULL). */
+/**
+ * As rp_queue_put(), of what belongs to a process request; the payload has its meta behind the
+ * tail.
+ */
+void rp_queue_put_process(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	uint16_t tail_length, const struct rp_qmsg_process *process, struct rte_mbuf *payload,
+	uint64_t now_ns);
+/**
+ * Acknowledge; flags RP_QMSG_WANT_MESSAGE, RP_QMSG_NO_HOLDER (uuid unused, may be NULL). take:
+ * `last`: NULL, or the last output of the process request that it is.
+ */
 void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
-	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
+	const uint8_t *uuid, uint8_t flags, struct rte_mbuf *last, uint64_t now_ns);
+/**
+ * take: `tail`. All process requests with it end, or the one that `request` names; answered with
+ * how many in `deleted`.
+ */
+void rp_queue_cancel(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	struct rte_mbuf *tail, uint64_t request, uint64_t now_ns);
+/** As rp_queue_reject(): an output was too large, and the request ends with that. */
+void rp_queue_fail(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint64_t now_ns);
+/** The holder of a process request has begun to answer. */
+void rp_queue_job_begun(struct rp_queues *qs, struct rp_span name, const uint8_t *uuid,
+	uint64_t idx, uint64_t now_ns);
+/** So many bytes of a request's run events were read. */
+void rp_queue_run_read(struct rp_queues *qs, struct rp_span name, struct rp_span tail,
+	uint32_t bytes, uint64_t now_ns);
 /** The message while it is held; flags RP_QMSG_NO_HOLDER. NOT_FOUND, NOT_HOLDER. */
 void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, uint64_t now_ns);
@@ -488,6 +571,7 @@ struct rp_queue_message_info {
 	uint64_t node;		     /**< held: where its consumer is */
 	uint8_t uuid[RP_UUID_BYTES]; /**< held: by whom */
 	uint16_t tail_length;
+	uint16_t meta_length;		/**< of the payload, between tail and value */
 	const struct rte_mbuf *payload; /**< borrow: valid until the next call */
 };
 /** How far rp_queue_messages() looks. */

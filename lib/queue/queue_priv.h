@@ -11,6 +11,7 @@
  * registry.c  who dispatches; nodes that die      dispatch.c  the dispatcher: choose, bind, offer
  * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
  * forward.c   the producer's node                 order.c     its order, at another dispatcher
+ * producer.c  forwards that were taken
  * host.c      the consumer's host                 message.c   what other nodes send
  * request.c   clients' acknowledges and gets      audit.c     checks for tests
  * poll.c      timers                              move.c      a dispatcher that hands over
@@ -18,9 +19,11 @@
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
- * apart.c     nodes that a queue's keys do not go to
+ * lanes.c     what waits, by priority             job.c       process requests, at their dispatcher
+ * session.c   and at their reply queue's          apart.c     nodes that a queue's keys do not go to
  *
- * What is told to other nodes, by notice.c, order.c and apart.c, is declared in tell_priv.h.
+ * More is declared in parts_priv.h; what is told to other nodes, by notice.c, order.c and apart.c,
+ * in tell_priv.h.
  */
 /* clang-format on */
 
@@ -40,6 +43,9 @@
 #define STALL_RETRY_NS (100 * RP_NS_PER_MS)
 /* A newer dispatcher that refused a message handed over to it is asked again after this. */
 #define HANDOVER_RETRY_NS (100 * RP_NS_PER_MS)
+
+/* What a consumer's record says of its capabilities. */
+#define RP_CAP_BYTES_MAX 255
 
 /* Former dispatchers that a producer's node remembers. */
 #define TOOK_MAX 4
@@ -75,9 +81,12 @@ struct message {
 	struct consumer *consumer; /**< bound */
 	struct rejection *rejections;
 	struct binding *binding; /**< forward: it goes with it */
+	struct job *job;	 /**< indexed, and a process request */
+	struct session *session; /**< indexed, and an output of one */
 	struct rte_mbuf *payload;
-	uint64_t idx, alloc_node;    /**< 0: not indexed */
-	uint64_t was_idx, was_alloc; /**< handed: what it was here, should it not leave */
+	struct rp_qmsg_process process; /**< its left_us was so at left_ns, here */
+	uint64_t idx, alloc_node;	/**< 0: not indexed */
+	uint64_t was_idx, was_alloc;	/**< handed: what it was here, should it not leave */
 	uint64_t origin_node, origin_boot, origin_seq;
 	uint64_t token;	       /**< of the client that waits for the put's answer */
 	uint64_t target;       /**< forward: the node that has or may have it */
@@ -137,11 +146,15 @@ struct consumer {
 	uint64_t said_node, said_life, said_revision;
 	uint64_t pause_until_ns;
 	uint64_t max_bytes, offers, acks; /**< the latter two: as struct rp_queue_consumer_info */
-	uint8_t *match;			  /**< blob */
+	uint64_t output_bytes; /**< bound outputs of requests: they are in no other count */
+	uint8_t *match, *cap;  /**< blobs */
 	struct host *host;
 	uint32_t prefetch;
-	uint32_t outstanding, unaccepted, untook;
-	uint8_t match_length;
+	uint32_t jobs_max;    /**< as prefetch, of process requests */
+	uint32_t outstanding; /**< bound, but for outputs */
+	uint32_t jobs;	      /**< of these, process requests */
+	uint32_t unaccepted, untook;
+	uint8_t match_length, cap_length;
 	uint8_t pause;
 	bool is_ready : 1;  /**< `ready` is on q->ready */
 	bool resend : 1;    /**< bound messages are to be sent again, before anything new */
@@ -149,6 +162,7 @@ struct consumer {
 	bool probation : 1; /**< was suspended: one unaccepted offer at a time */
 	bool recorded : 1;  /**< its record came after its word that it is there */
 	bool restart : 1;   /**< its host refused for want of room: say when offers begin again */
+	bool waited : 1;    /**< its time to come back is over: nobody waits for it again */
 };
 
 /* What a consumer's host remembers of deliveries that are over. */
@@ -191,8 +205,11 @@ struct hold {
 	uint64_t from; /**< the dispatcher that delivered it */
 	uint64_t idx, alloc_node, mod_revision;
 	uint32_t attempt;
-	uint8_t *tail; /**< blob */
+	uint8_t *tail;	  /**< blob */
+	uint64_t request; /**< it is a process request; 0: it is not */
 	uint8_t tail_length;
+	bool output : 1; /**< of a request: nobody acknowledges it */
+	bool begun : 1;	 /**< the request's worker has begun to answer */
 	bool accepted : 1;
 	bool report : 1;   /**< the report to `from` is due */
 	bool returned : 1; /**< the client never had it: to be reported, then forgotten */
@@ -214,7 +231,9 @@ enum request_kind {
 	REQUEST_ACK,
 	REQUEST_GET,
 	REQUEST_REJECT,
-	REQUEST_LEFT, /**< is anything left there of what that node took; no client's */
+	REQUEST_FAIL,	/**< the holder's output broke a limit: its job ends with that */
+	REQUEST_CANCEL, /**< of all process requests with a tail */
+	REQUEST_LEFT,	/**< is anything left there of what that node took; no client's */
 };
 
 struct request {
@@ -222,7 +241,9 @@ struct request {
 	struct rp_list again; /**< qs->again, while the message is between two dispatchers */
 	struct queue *q;
 	uint64_t token, node, idx, alloc_node, deadline_ns, again_ns;
-	uint64_t of; /**< LEFT: the node that is asked */
+	uint64_t of;	       /**< LEFT: the node that is asked */
+	struct rte_mbuf *with; /**< ACK: the last output; CANCEL: the tail */
+	uint64_t request;      /**< CANCEL: only that one; 0: all */
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t kind, flags;
 	bool retried; /**< sent on after MOVED, once */
@@ -238,6 +259,8 @@ struct notice {
 	uint32_t attempt;
 	uint8_t kind;
 	uint8_t uuid[RP_UUID_BYTES];
+	uint8_t status; /**< SETTLED: as WITHDRAW has it */
+	uint8_t flags;	/**< LEFT: as REJECTED has it */
 };
 
 /* A queue that changes its dispatcher, by agreement. */
@@ -275,7 +298,14 @@ struct queue_more {
 	/* Nodes that took forwards of this node, latest first: each may have some that wait. */
 	uint64_t took[TOOK_MAX];
 	struct rp_list delayed, ending; /**< messages */
-	struct rp_list tails;		/**< seen; the queue stays as long as there are some */
+	struct lanes *lanes;		/**< NULL: all that waits is in `waiting` of the queue */
+	uint64_t age_ns;		/**< so much waiting counts as a step of priority, there */
+	struct rp_list jobs, sessions;
+	uint32_t job_count, session_count;
+	struct rp_wheel_node look; /**< who has left is missed by jobs or sessions */
+	uint64_t left_ns;	   /**< the last one left */
+	uint32_t look_left;	   /**< jobs that this look has not come to */
+	struct rp_list tails;	   /**< seen; the queue stays as long as there are some */
 	uint64_t ending_bytes;
 	uint64_t clear_token, clear_until; /**< until: the last idx of what is meant */
 	uint32_t delayed_count, ending_count, clear_count, clear_left;
@@ -372,24 +402,30 @@ struct rp_queues {
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
 	struct slab rejections, notices, bindings, moves_slab, mores, seen_slab;
-	struct blobs names, matches, tails, seen_blobs;
+	struct slab jobs, sessions, lanes;
+	struct blobs names, matches, tails, seen_blobs, session_blobs;
 	const struct rp_queue_policy *policies;
 	uint32_t policy_count;
 	uint16_t policy_version;
 	struct rp_queue_times wait, accept;
 	struct rp_wheel wheel, tail_wheel; /**< of messages, of tails that were seen */
+	struct rp_wheel session_wheel, look_wheel;
 
 	uint32_t queue_mask, idx_mask, uuid_mask, hold_mask, handle_mask, seen_mask;
+	uint32_t job_mask, session_mask;
 	struct queue **queue_table;
 	struct message **idx_table;
 	struct consumer **uuid_table;
 	struct hold **hold_table;
 	struct host **handle_table;
 	struct seen_tail **seen_table;
+	struct job **job_table;
+	struct session **session_table;
 
 	struct rp_list work, later, idle, unclaimed;
 	struct rp_list offers, foreign, requests, again, producers, moves;
 	struct rp_list retry, stalled, suspended, doubted, resuming, pins;
+	struct rp_list ended; /**< sessions, the first that did so first */
 	uint64_t peer_deadline_ns;
 	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
 	struct rp_queue_counters counters;
@@ -469,7 +505,7 @@ struct message *message_new(struct rp_queues *qs, struct queue *q, struct rte_mb
 	uint16_t tail_length, uint64_t now_ns);
 /** Frees the payload as well; the message is on no list and in no table any more. */
 void message_free(struct rp_queues *qs, struct message *m);
-void message_indexed(struct rp_queues *qs, struct message *m);
+void message_indexed(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 void message_unindexed(struct rp_queues *qs, struct message *m);
 struct message *message_find(
 	const struct rp_queues *qs, const struct queue *q, uint64_t idx, uint64_t alloc_node);
@@ -480,10 +516,10 @@ bool consumer_is_live(const struct rp_queues *qs, const struct consumer *c);
 struct consumer *consumer_get(
 	struct rp_queues *qs, struct queue *q, const uint8_t uuid[RP_UUID_BYTES]);
 /** It holds nothing, is bound to nothing, and has no host part. */
-void consumer_free(struct rp_queues *qs, struct consumer *c);
+void consumer_free(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 /** 0 or -ENOSPC. */
-int consumer_set_fields(
-	struct rp_queues *qs, struct consumer *c, const struct rp_consumer_record *r);
+int consumer_set_fields(struct rp_queues *qs, struct consumer *c,
+	const struct rp_consumer_record *r, uint64_t now_ns);
 struct peer *peer_find(struct rp_queues *qs, uint64_t node);
 /** NULL: too many nodes. */
 struct peer *peer_get(struct rp_queues *qs, uint64_t node);
@@ -510,8 +546,11 @@ void queue_recheck(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** The queue ends: nothing is in it, and nobody is there. */
 void queue_end(struct rp_queues *qs, struct queue *q);
 bool queue_is_unused(const struct queue *q);
-/** It is gone for good: what it holds is released. It may be freed by this. */
-void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
+/**
+ * It is gone for good: what it holds is released. It may be freed by this. Not `proven`: it may
+ * live, out of reach, and work on.
+ */
+void consumer_gone(struct rp_queues *qs, struct consumer *c, bool proven, uint64_t now_ns);
 bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
 
 /* policy.c */
@@ -529,7 +568,9 @@ bool policy_fails_fast(struct rp_queues *qs, struct queue *q);
 void policy_place(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** Its end is a matter of time while it waits, and only then. */
 void policy_arm(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-/** When the message was indexed: its times. */
+/** What a message whose time is over ends of. */
+enum rp_queue_death death_by_age(const struct message *m);
+/** When the message was indexed: its times, and its priority. */
 void policy_begin(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** What the wheels have for now; true: there is more. */
 bool policy_poll(struct rp_queues *qs, uint64_t now_ns);
@@ -596,7 +637,9 @@ uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns
 bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 /** Unbinds; back to its place among those that wait, or on to the newer dispatcher. */
 void dispatch_release(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-void dispatch_release_all(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
+void dispatch_release_all(struct rp_queues *qs, struct consumer *c, bool proven, uint64_t now_ns);
+/** Of the counts of what it holds. */
+void consumer_take(struct consumer *c, const struct message *m);
 void dispatch_unbind(struct rp_queues *qs, struct message *m);
 /** Makes it ready, or not, by what is known of it now. */
 void consumer_update(struct rp_queues *qs, struct consumer *c);
@@ -606,7 +649,7 @@ void consumer_unpause(struct rp_queues *qs, struct consumer *c);
 /** It moved to `node` (0 = nowhere), or began another life there. */
 void consumer_place(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life);
 /** Drops what nobody needs to know of it any more. */
-void consumer_tidy(struct rp_queues *qs, struct consumer *c);
+void consumer_tidy(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 /** By its size and its tail; whether it has rejected it is another question. */
 bool consumer_wants(const struct consumer *c, const struct message *m);
 /** That consumer is not asked for the message again. */
@@ -627,16 +670,19 @@ struct settled {
 	uint32_t deleted, attempt;
 	uint64_t mod_revision;
 	uint64_t alloc_node; /**< of the message; MOVED: the node that may have it */
-	uint16_t tail_length;
+	uint16_t tail_length, meta_length;
 	struct rte_mbuf *payload;
 };
 
 /** `from`: the node that reports it. */
 void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
 	uint64_t now_ns);
-/** `from`: the node of the client. uuid NULL: the holder is not checked. */
+/** `from`: the node of the client. uuid NULL: the holder is not checked. take: m->payload. */
 struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);
+/** Of an own queue. take: m->payload, the tail. */
+struct settled settle_cancel(
+	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns);
 struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m);
 struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);
@@ -651,8 +697,8 @@ void settle_said(struct rp_queues *qs, struct consumer *c, uint64_t node, const 
 /** The record of the consumer names that node now. */
 void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t now_ns);
 /** The consumer has left, if that was its life. */
-void settle_leave(
-	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns);
+void settle_leave(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
+	bool proven, uint64_t now_ns);
 /** What became of an offer that its node did not take. */
 void settle_refused(
 	struct rp_queues *qs, struct message *m, enum rp_qstatus status, uint64_t now_ns);
@@ -668,6 +714,8 @@ bool settle_keep_kept(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 void settle_verify(struct rp_queues *qs, struct consumer *c, uint64_t now_ns);
 void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 
+#include "parts_priv.h"
+#include "tell_priv.h"
 /* forward.c */
 void forward_put(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** An indexed message (unindexed by this) goes on to the newer dispatcher, which indexes it anew.
@@ -692,7 +740,6 @@ void forward_refused(struct rp_queues *qs, struct message *m, struct rte_mbuf *p
 	enum rp_qstatus status, bool elsewhere, uint64_t now_ns);
 void forward_lost(struct rp_queues *qs, struct message *m, struct rte_mbuf *payload, bool repeat,
 	uint64_t now_ns);
-void producer_free(struct rp_queues *qs, struct producer *p);
 void put_answer(struct rp_queues *qs, struct message *m, enum rp_qstatus status);
 
 /* move.c */
@@ -739,58 +786,5 @@ void leave_step(struct rp_queues *qs, uint64_t now_ns);
 uint64_t leave_next_ns(const struct rp_queues *qs);
 uint64_t move_next_ns(const struct rp_queues *qs);
 
-/* host.c */
-struct offer {
-	uint64_t from, idx, alloc_node, life, mod_revision;
-	uint32_t attempt;
-	uint16_t tail_length;
-	bool begins; /**< offers begin again after a stall */
-	struct rte_mbuf *payload;
-};
-
-/** RP_Q_OK: taken, with the payload. DUPLICATE: it has it already; payload not taken, as for
- * others. */
-/** The client has it, or had it and it is settled. */
-bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o);
-enum rp_qstatus host_take(
-	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns);
-struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx);
-/** The message is gone for good: `fenced` if its client may not acknowledge it any more. */
-void hold_done(struct rp_queues *qs, struct hold *h, bool fenced);
-void hold_forget(struct rp_queues *qs, struct hold *h);
-void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
-/** A message that its client has acknowledged may still be on its way here: it is not shown. */
-void host_settled(struct host *h, uint64_t idx, uint64_t alloc_node);
-bool host_was_fenced(struct host *h, uint64_t idx);
-/** What is over since then was acknowledged: whoever has a copy of it still is told so. */
-void host_acked(struct host *h, uint64_t idx);
-/** To the dispatcher that delivered it: the client has it, or it came back. */
-void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
-void host_recall(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
-	uint64_t now_ns);
-/** Tells the dispatcher of the queue that the consumer is here. */
-void host_resume(struct rp_queues *qs, struct host *h, uint64_t now_ns);
-void host_reports(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
-/** The consumer has left for good: the dispatcher is told, the host part freed, the consumer
- * tidied. */
-void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns);
-/** The host part is over; its consumer stays known to the dispatcher's role. */
-void host_free(struct rp_queues *qs, struct host *h);
-void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
-void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
-/** resume_ms is over: its death is proven. */
-void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
-
-/* request.c */
-/** Asks the node whether all that it took has left it; ends in left_answered(). */
-bool request_left(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t now_ns);
-void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns);
-/** The queue's rival, when it can be asked; 0 = none. */
-uint64_t request_rival(struct rp_queues *qs, const struct queue *q);
-/** It cannot, and may live: what is not here may be there. */
-bool request_rival_lost(struct rp_queues *qs, const struct queue *q);
-void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
-void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);
-bool requests_again(struct rp_queues *qs, uint64_t now_ns);
-
+#include "parts_priv.h"
 #include "tell_priv.h"

@@ -57,7 +57,8 @@ bool queue_is_unused(const struct queue *q)
 {
 	return q->depth == 0 && q->unsent_count == 0 && q->sent_count == 0 && q->requests == 0 &&
 	       rp_list_empty(&q->consumers) &&
-	       !(q->more && (!rp_list_empty(&q->more->tails) || q->more->clearing));
+	       !(q->more && (!rp_list_empty(&q->more->tails) || q->more->clearing ||
+				    q->more->session_count > 0));
 }
 
 enum rp_election_verdict queue_elect(
@@ -144,6 +145,7 @@ static bool hand_over_removed(struct rp_queues *qs, struct message *m, uint64_t 
  */
 static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
+	struct message *m;
 	struct rp_list *n;
 
 	COUNT(qs, q, losses);
@@ -152,9 +154,7 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 	else
 		move_end(qs, q);
 	move_untook(qs, q, now_ns);
-	while (!rp_list_empty(&q->waiting)) {
-		struct message *m = rp_list_entry(q->waiting.next, struct message, link);
-
+	while ((m = lanes_oldest(q))) {
 		waiting_remove(qs, m);
 		forward_hand_over(qs, m, now_ns);
 	}
@@ -168,6 +168,8 @@ static void queue_lose(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 			settle_verify(qs, c, now_ns);
 		consumer_update(qs, c);
 	}
+	if (!q->move && q->dispatcher)
+		sessions_hand_over(qs, q, q->dispatcher, now_ns);
 }
 
 static void queue_resume_hosts(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
@@ -335,27 +337,27 @@ static void consumer_record_gone(struct rp_queues *qs, struct consumer *c, uint6
 		consumer_pause(qs, c, PAUSE_DOUBT, now_ns);
 		return;
 	}
-	consumer_gone(qs, c, now_ns);
+	consumer_gone(qs, c, false, now_ns);
 }
 
-void consumer_gone(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+void consumer_gone(struct rp_queues *qs, struct consumer *c, bool proven, uint64_t now_ns)
 {
 	struct queue *q = c->q;
 
 	consumer_place(qs, c, 0, 0);
-	dispatch_release_all(qs, c, now_ns);
-	consumer_tidy(qs, c);
+	dispatch_release_all(qs, c, proven, now_ns);
+	consumer_tidy(qs, c, now_ns);
 	queue_work(qs, q);
 }
 
 /* It is at a node that the queue's keys do not go to: known only for what it holds. */
-static void consumer_recorded_apart(
-	struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node)
+static void consumer_recorded_apart(struct rp_queues *qs, struct queue *q, struct consumer *c,
+	uint64_t node, uint64_t now_ns)
 {
 	if (!c->host)
 		c->record_node = c->heard_node = node;
 	consumer_update(qs, c);
-	consumer_tidy(qs, c);
+	consumer_tidy(qs, c, now_ns);
 	claim_again(q);
 	queue_work(qs, q);
 }
@@ -383,12 +385,12 @@ int rp_queue_set_consumer(struct rp_queues *qs, struct rp_span name,
 		q = queue_find(qs, name);
 		c = q ? consumer_find(qs, q, uuid) : NULL;
 		if (c)
-			consumer_recorded_apart(qs, q, c, r.node);
+			consumer_recorded_apart(qs, q, c, r.node, now_ns);
 		return 0;
 	}
 	q = queue_get(qs, name, now_ns);
 	c = q ? consumer_get(qs, q, uuid) : NULL;
-	if (!c || consumer_set_fields(qs, c, &r) < 0)
+	if (!c || consumer_set_fields(qs, c, &r, now_ns) < 0)
 		return -ENOSPC;
 	settle_recorded(qs, c, r.node, now_ns);
 	q->resend |= c->resend;
@@ -519,7 +521,7 @@ static void peer_offer(struct rp_queues *qs, struct peer *p, uint64_t now_ns)
 		struct consumer *c = rp_list_entry(n, struct consumer, at_node);
 
 		if (!settle_keep_kept(qs, c, now_ns))
-			consumer_gone(qs, c, now_ns);
+			consumer_gone(qs, c, false, now_ns);
 	}
 }
 

@@ -16,6 +16,7 @@ static void request_answer(
 		.idx = idx,
 		.mod_revision = s->mod_revision,
 		.tail_length = s->tail_length,
+		.meta_length = s->meta_length,
 		.payload = s->payload,
 	};
 
@@ -39,6 +40,7 @@ static void request_free(struct rp_queues *qs, struct request *r)
 	rp_list_unlink(&r->again);
 	rp_list_unlink(&r->timer);
 	r->q->requests--;
+	rte_pktmbuf_free(r->with);
 	slab_put(&qs->requests_slab, r);
 }
 
@@ -61,6 +63,8 @@ static struct rp_qmsg request_msg(const struct request *r)
 		[REQUEST_ACK] = RP_QMSG_QACK,
 		[REQUEST_GET] = RP_QMSG_GET,
 		[REQUEST_REJECT] = RP_QMSG_REJECTED,
+		[REQUEST_FAIL] = RP_QMSG_REJECTED,
+		[REQUEST_CANCEL] = RP_QMSG_CANCEL,
 		[REQUEST_LEFT] = RP_QMSG_GET,
 	};
 	struct rp_qmsg m = qmsg_for(r->q, types[r->kind]);
@@ -68,8 +72,17 @@ static struct rp_qmsg request_msg(const struct request *r)
 	m.idx = r->idx;
 	m.alloc_node = r->alloc_node;
 	m.flags = r->flags;
-	m.status = r->kind == REQUEST_REJECT ? RP_Q_REJECT : RP_Q_OK;
+	m.status = r->kind == REQUEST_REJECT ? RP_Q_REJECT
+		   : r->kind == REQUEST_FAIL ? RP_Q_TOO_LARGE
+					     : RP_Q_OK;
 	memcpy(m.uuid, r->uuid, RP_UUID_BYTES);
+	/* It may be asked for once more elsewhere. */
+	m.payload = r->with ? payload_share(r->with) : NULL;
+	if (r->kind == REQUEST_CANCEL) {
+		m.flags = 0;
+		m.tail_length = r->with->data_len;
+		m.mod_revision = r->request;
+	}
 	return m;
 }
 
@@ -89,7 +102,7 @@ static void request_settle_hold(
 {
 	struct hold *h = request_hold(qs, r);
 
-	if (r->kind == REQUEST_GET)
+	if (r->kind == REQUEST_GET || r->kind == REQUEST_CANCEL)
 		return;
 	if (!h) {
 		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
@@ -125,7 +138,11 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 	case REQUEST_GET:
 		s = settle_get(qs, r->q, &m);
 		break;
+	case REQUEST_CANCEL:
+		s = settle_cancel(qs, r->q, &m, now_ns);
+		break;
 	case REQUEST_REJECT:
+	case REQUEST_FAIL:
 		s = settle_reject(qs, r->q, &m, qs->config.node, now_ns);
 		break;
 	case REQUEST_LEFT: /* of another node */
@@ -157,6 +174,15 @@ static uint64_t request_node(
 	const struct hold *hold = request_hold(qs, r);
 	uint64_t rival;
 
+	if (r->kind == REQUEST_CANCEL) {
+		enum rp_dispatch d = queue_dispatch(qs, r->q, RP_CLAIM_NONE, now_ns);
+
+		/* Where nobody dispatches there are none. */
+		*status = RP_Q_OK;
+		return d == RP_DISPATCH_REMOTE	? r->q->dispatcher
+		       : d == RP_DISPATCH_LOCAL ? qs->config.node
+						: 0;
+	}
 	if (hold)
 		r->alloc_node = hold->alloc_node;
 	/* What this node delivered itself may have been handed over since. */
@@ -200,6 +226,7 @@ static bool request_send(struct rp_queues *qs, struct request *r, uint64_t node,
 	r->node = node;
 	if (peer_send(qs, node, &m, now_ns) == 0)
 		return true;
+	rte_pktmbuf_free(m.payload);
 	request_fail(qs, r, RP_Q_UNREACHABLE);
 	return false;
 }
@@ -227,13 +254,21 @@ bool request_left(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t
 	return request_send(qs, r, node, now_ns);
 }
 
-static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t token,
-	struct rp_span name, uint64_t idx, const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+/* What is asked for finds nothing. */
+static struct settled settled_nothing(enum request_kind kind)
 {
-	struct request local = {.kind = (uint8_t)kind, .flags = flags, .token = token, .idx = idx};
-	struct settled s = {.status = kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
-	struct request *r;
-	uint64_t node;
+	bool fine = kind == REQUEST_ACK || kind == REQUEST_CANCEL;
+
+	return (struct settled){.status = fine ? RP_Q_OK : RP_Q_NOT_FOUND};
+}
+
+/* take: `with`. */
+static void request_start(struct rp_queues *qs, const struct request *asked, struct rp_span name,
+	const uint8_t *uuid, uint64_t now_ns)
+{
+	struct settled s = settled_nothing(asked->kind);
+	uint64_t node, token = asked->token, idx = asked->idx;
+	struct request local = *asked, *r;
 	bool between;
 
 	if (uuid)
@@ -242,6 +277,7 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 		local.flags |= RP_QMSG_NO_HOLDER;
 	local.q = name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
 	if (!local.q) {
+		rte_pktmbuf_free(local.with);
 		request_answer(qs, token, &s, idx);
 		return;
 	}
@@ -250,11 +286,13 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 	if (!between && (!node || is_self(qs, node))) {
 		if (node)
 			s = request_here(qs, &local, now_ns);
+		rte_pktmbuf_free(local.with);
 		request_answer(qs, token, &s, idx);
 		return;
 	}
 	r = slab_get(&qs->requests_slab);
 	if (!r) {
+		rte_pktmbuf_free(local.with);
 		s.status = RP_Q_LIMIT;
 		request_answer(qs, token, &s, idx);
 		return;
@@ -270,7 +308,7 @@ static void request_start(struct rp_queues *qs, enum request_kind kind, uint64_t
 /* Where the message is by now. */
 static void request_again(struct rp_queues *qs, struct request *r, uint64_t now_ns)
 {
-	struct settled s = {.status = r->kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+	struct settled s = settled_nothing(r->kind);
 	uint64_t node, token = r->token, idx = r->idx;
 
 	rp_list_unlink(&r->again);
@@ -317,11 +355,12 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		.attempt = m->attempt,
 		.mod_revision = m->mod_revision,
 		.tail_length = m->tail_length,
+		.meta_length = m->process.meta_length,
 		.payload = m->payload,
 	};
 	uint64_t token, idx;
 
-	if (!r || r->node != from || (m->payload && m->tail_length > m->payload->data_len)) {
+	if (!r || r->node != from || (m->payload && rp_qmsg_head_bytes(m) > m->payload->data_len)) {
 		rte_pktmbuf_free(m->payload);
 		return;
 	}
@@ -340,7 +379,7 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		uint64_t node = m->alloc_node;
 
 		rte_pktmbuf_free(m->payload);
-		s = (struct settled){.status = r->kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
+		s = settled_nothing(r->kind);
 		if (!r->retried && node && node != from && !is_self(qs, node)) {
 			r->retried = true;
 			request_send(qs, r, node, now_ns);
@@ -371,22 +410,58 @@ void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns)
 }
 
 void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
-	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
+	const uint8_t *uuid, uint8_t flags, struct rte_mbuf *last, uint64_t now_ns)
 {
-	flags &= RP_QMSG_WANT_MESSAGE | RP_QMSG_NO_HOLDER;
-	request_start(qs, REQUEST_ACK, token, name, idx, uuid, flags, now_ns);
+	const struct request r = {
+		.kind = REQUEST_ACK,
+		.flags = flags & (RP_QMSG_WANT_MESSAGE | RP_QMSG_NO_HOLDER),
+		.token = token,
+		.idx = idx,
+		.with = last,
+	};
+
+	request_start(qs, &r, name, uuid, now_ns);
 }
 
 void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
 {
-	flags = (uint8_t)((flags & RP_QMSG_NO_HOLDER) | RP_QMSG_WANT_MESSAGE);
-	request_start(qs, REQUEST_GET, token, name, idx, uuid, flags, now_ns);
+	const struct request r = {
+		.kind = REQUEST_GET,
+		.flags = (uint8_t)((flags & RP_QMSG_NO_HOLDER) | RP_QMSG_WANT_MESSAGE),
+		.token = token,
+		.idx = idx,
+	};
+
+	request_start(qs, &r, name, uuid, now_ns);
 }
 
 void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, uint64_t now_ns)
 {
-	flags &= RP_QMSG_NO_HOLDER;
-	request_start(qs, REQUEST_REJECT, token, name, idx, uuid, flags, now_ns);
+	const struct request r = {
+		.kind = REQUEST_REJECT,
+		.flags = flags & RP_QMSG_NO_HOLDER,
+		.token = token,
+		.idx = idx,
+	};
+
+	request_start(qs, &r, name, uuid, now_ns);
+}
+
+void rp_queue_fail(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
+	const uint8_t *uuid, uint64_t now_ns)
+{
+	const struct request r = {.kind = REQUEST_FAIL, .token = token, .idx = idx};
+
+	request_start(qs, &r, name, uuid, now_ns);
+}
+
+void rp_queue_cancel(struct rp_queues *qs, uint64_t token, struct rp_span name,
+	struct rte_mbuf *tail, uint64_t request, uint64_t now_ns)
+{
+	const struct request r = {
+		.kind = REQUEST_CANCEL, .token = token, .with = tail, .request = request};
+
+	request_start(qs, &r, name, NULL, now_ns);
 }

@@ -72,7 +72,7 @@ bool settle_keep_kept(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 		struct message *msg = rp_list_entry(n, struct message, link);
 
 		if (!msg->kept)
-			dispatch_release(qs, msg, now_ns);
+			job_release(qs, msg, false, now_ns);
 	}
 	return !rp_list_empty(&c->bound);
 }
@@ -130,6 +130,18 @@ static void count_times(struct rp_queues *qs, const struct message *msg, uint64_
 	q->accept_sum_ns += took;
 }
 
+/* Outputs need no acknowledge: the requester has it. */
+static void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
+{
+	struct queue *q = msg->q;
+
+	dispatch_unbind(qs, msg);
+	message_unindexed(qs, msg);
+	message_free(qs, msg);
+	COUNT(qs, q, acks);
+	queue_touch(qs, q, now_ns);
+}
+
 void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
 	uint64_t now_ns)
 {
@@ -161,6 +173,10 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 		COUNT(qs, q, accepts);
 		count_times(qs, msg, now_ns);
 	}
+	if (m->flags & RP_QMSG_BEGUN)
+		msg->process.flags |= RP_PROCESS_BEGUN;
+	if (lane_class_of(msg) == LANE_OUTPUT)
+		output_read(qs, msg, now_ns);
 	c->probation = false;
 	if (c->pause == PAUSE_SUSPENDED)
 		consumer_unpause(qs, c);
@@ -186,8 +202,9 @@ static void settle_tell_host(struct rp_queues *qs, struct queue *q, const struct
 	notice_settled(qs, q, c->node, &gone, now_ns);
 }
 
-struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
-	uint64_t from, uint64_t now_ns)
+/* *last: the last output, taken where a requester waits for it. */
+static struct settled settle_acked(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	struct rte_mbuf **last, uint64_t from, uint64_t now_ns)
 {
 	struct message *msg = message_find(qs, q, m->idx, m->alloc_node);
 	struct settled s = {.status = RP_Q_OK};
@@ -217,22 +234,38 @@ struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp
 		c->acks++;
 		dispatch_unbind(qs, msg);
 		settle_tell_host(qs, q, c, &about, from, now_ns);
-		consumer_tidy(qs, c);
+		consumer_tidy(qs, c, now_ns);
 	} else if (msg->state == MESSAGE_DELAYED) {
 		aside_remove(qs, msg);
 	} else {
 		waiting_remove(qs, msg);
 	}
-	message_unindexed(qs, msg);
 	if (m->flags & RP_QMSG_WANT_MESSAGE) {
-		s.payload = msg->payload;
-		msg->payload = NULL;
+		s.payload = payload_share(msg->payload);
+		s.meta_length = msg->process.meta_length;
 	}
-	message_free(qs, msg);
-	COUNT(qs, q, acks);
+	if (job_reply_to(msg).length > 0) {
+		msg->job->last = *last;
+		*last = NULL;
+		message_end(qs, msg, RP_QUEUE_DEATH_COMPLETED, now_ns);
+	} else {
+		message_unindexed(qs, msg);
+		message_free(qs, msg);
+		COUNT(qs, q, acks);
+	}
 	queue_touch(qs, q, now_ns);
 	if (q->depth == 0 && q->more && q->more->pin_node)
 		queue_work(qs, q);
+	return s;
+}
+
+struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
+	uint64_t from, uint64_t now_ns)
+{
+	struct rte_mbuf *last = m->payload;
+	struct settled s = settle_acked(qs, q, m, &last, from, now_ns);
+
+	rte_pktmbuf_free(last);
 	return s;
 }
 
@@ -252,6 +285,7 @@ struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp
 	s.attempt = msg->attempt;
 	s.mod_revision = msg->mod_revision;
 	s.tail_length = msg->tail_length;
+	s.meta_length = msg->process.meta_length;
 	s.payload = payload_share(msg->payload);
 	return s;
 }
@@ -277,10 +311,19 @@ static struct settled settle_rejected(struct rp_queues *qs, struct queue *q,
 		.idx = msg->idx, .alloc_node = msg->alloc_node, .attempt = msg->attempt};
 	c = msg->consumer;
 	trace_step(qs, msg, RP_QUEUE_STEP_REJECTED, c, now_ns);
+	if (m->status == RP_Q_TOO_LARGE) {
+		if (msg->process.kind == RP_PROCESS_REQUEST)
+			job_fail(qs, msg, RP_QUEUE_DEATH_TOO_LARGE, now_ns);
+		return s;
+	}
 	message_reject(qs, msg, c);
-	dispatch_release(qs, msg, now_ns);
+	/* Another one's outputs would come behind those that there are. */
+	if (msg->process.flags & RP_PROCESS_BEGUN)
+		job_fail(qs, msg, RP_QUEUE_DEATH_REJECTED, now_ns);
+	else
+		dispatch_release(qs, msg, now_ns);
 	settle_tell_host(qs, q, c, &about, from, now_ns);
-	consumer_tidy(qs, c);
+	consumer_tidy(qs, c, now_ns);
 	return s;
 }
 
@@ -291,12 +334,15 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	struct message *msg;
 	struct consumer *c;
 
-	if (m->status == RP_Q_REJECT)
+	if (m->status == RP_Q_REJECT || (m->status == RP_Q_TOO_LARGE && m->idx))
 		return settle_rejected(qs, q, m, from, now_ns);
 	if (m->idx == 0) {
 		c = consumer_find(qs, q, m->uuid);
 		if (c)
-			settle_leave(qs, c, from, m->mod_revision, now_ns);
+			c->waited = m->flags & RP_QMSG_WAITED;
+		if (c)
+			settle_leave(qs, c, from, m->mod_revision,
+				!(m->flags & RP_QMSG_DOUBT), now_ns);
 		return s;
 	}
 	msg = settle_find(qs, q, m);
@@ -307,7 +353,7 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	COUNT(qs, q, returns);
 	c = msg->consumer;
 	dispatch_release(qs, msg, now_ns);
-	consumer_tidy(qs, c);
+	consumer_tidy(qs, c, now_ns);
 	return s;
 }
 
@@ -328,6 +374,24 @@ static void bound_resume(
 }
 
 /*
+ * A worker goes on elsewhere: its host there has to know what it holds, so that its outputs are
+ * taken. Whether it has begun is not known for sure.
+ */
+static void bound_go_on(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
+{
+	struct rp_list *n;
+
+	rp_list_foreach (n, &c->bound) {
+		struct message *msg = rp_list_entry(n, struct message, link);
+
+		if (msg->process.kind != RP_PROCESS_REQUEST)
+			continue;
+		msg->process.flags |= RP_PROCESS_BEGUN;
+		message_lost(qs, msg, now_ns);
+	}
+}
+
+/*
  * It let go what it had from here. What it had from another dispatcher, which handed that over
  * meanwhile, it may have still: it is offered again, and shown as new if not.
  */
@@ -340,7 +404,7 @@ static void bound_let_go(struct rp_queues *qs, struct consumer *c, uint64_t now_
 
 		n = n->prev;
 		if (!msg->kept) {
-			dispatch_release(qs, msg, now_ns);
+			job_release(qs, msg, true, now_ns);
 			continue;
 		}
 		message_lost(qs, msg, now_ns);
@@ -373,6 +437,8 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 	}
 	if (start_revision > 0) {
 		bound_resume(qs, c, start_revision, now_ns);
+		if (c->node && c->node != node)
+			bound_go_on(qs, c, now_ns);
 	} else if (keeps) {
 		bound_keep(qs, c, now_ns);
 	} else {
@@ -380,7 +446,7 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		if (q->own)
 			bound_let_go(qs, c, now_ns);
 		else
-			dispatch_release_all(qs, c, now_ns);
+			dispatch_release_all(qs, c, true, now_ns);
 	}
 	consumer_place(qs, c, node, life);
 	c->start_revision = start_revision;
@@ -435,11 +501,11 @@ void settle_recorded(struct rp_queues *qs, struct consumer *c, uint64_t node, ui
 	}
 }
 
-void settle_leave(
-	struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life, uint64_t now_ns)
+void settle_leave(struct rp_queues *qs, struct consumer *c, uint64_t node, uint64_t life,
+	bool proven, uint64_t now_ns)
 {
 	if (c->node == node && c->life == life)
-		consumer_gone(qs, c, now_ns);
+		consumer_gone(qs, c, proven, now_ns);
 }
 
 /*
@@ -492,7 +558,18 @@ void settle_refused(
 		/* Until it says that it is there. */
 		c->away = true;
 		break;
+	case RP_Q_DEADLINE:
+		if (m->process.kind == RP_PROCESS_REQUEST) {
+			job_fail(qs, m, RP_QUEUE_DEATH_DEADLINE, now_ns);
+			return;
+		}
+		message_reject(qs, m, c);
+		break;
 	case RP_Q_TOO_LARGE:
+	case RP_Q_EXISTS:
+	case RP_Q_NOT_LIVE:
+	case RP_Q_BUSY:
+	case RP_Q_INCAPABLE:
 	case RP_Q_REJECT:
 	case RP_Q_INVALID:
 	case RP_Q_NOT_HOLDER:
@@ -510,7 +587,7 @@ void settle_refused(
 	COUNT(qs, m->q, returns);
 	dispatch_release(qs, m, now_ns);
 	consumer_update(qs, c);
-	consumer_tidy(qs, c);
+	consumer_tidy(qs, c, now_ns);
 }
 
 void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)

@@ -79,6 +79,9 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	move_end(qs, q);
 	pin_forget(q);
 	trace_disarm(qs, q);
+	sessions_free(qs, q);
+	if (q->more)
+		rp_wheel_del(&qs->look_wheel, &q->more->look);
 	if (q->more)
 		slab_put(&qs->mores, q->more);
 	blob_put(&qs->names, q->name, q->name_length);
@@ -95,6 +98,9 @@ struct queue_more *queue_more(struct rp_queues *qs, struct queue *q)
 		rp_list_init(&q->more->delayed);
 		rp_list_init(&q->more->ending);
 		rp_list_init(&q->more->tails);
+		rp_list_init(&q->more->jobs);
+		rp_list_init(&q->more->sessions);
+		rp_wheel_node_init(&q->more->look);
 	}
 	return q->more;
 }
@@ -149,7 +155,7 @@ void message_free(struct rp_queues *qs, struct message *m)
 {
 	struct rejection *r;
 
-	RP_ASSERT(m->idx == 0 && rp_list_empty(&m->link));
+	RP_ASSERT(m->idx == 0 && rp_list_empty(&m->link) && !m->job && !m->session);
 	rp_list_unlink(&m->timer);
 	rp_wheel_del(&qs->wheel, &m->due);
 	foreign_remove(qs, m);
@@ -173,10 +179,12 @@ static struct message **idx_bucket(const struct rp_queues *qs, const struct queu
 	return &qs->idx_table[(h >> 32) & qs->idx_mask];
 }
 
-void message_indexed(struct rp_queues *qs, struct message *m)
+void message_indexed(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct message **bucket = idx_bucket(qs, m->q, m->idx);
 
+	job_begin(qs, m, now_ns);
+	session_add(qs, m);
 	m->idx_next = *bucket;
 	*bucket = m;
 	m->q->depth++;
@@ -188,6 +196,8 @@ void message_unindexed(struct rp_queues *qs, struct message *m)
 
 	if (m->traced)
 		trace_gone(qs, m);
+	job_free(qs, m);
+	session_remove(qs, m);
 	while (*at != m)
 		at = &(*at)->idx_next;
 	*at = m->idx_next;
@@ -261,6 +271,7 @@ struct consumer *consumer_get(
 	c->q = q;
 	memcpy(c->uuid, uuid, RP_UUID_BYTES);
 	c->prefetch = qs->config.prefetch_default;
+	c->jobs_max = 1;
 	rp_list_push_back(&q->consumers, &c->link);
 	bucket = uuid_bucket(qs, q, uuid);
 	c->uuid_next = *bucket;
@@ -268,10 +279,11 @@ struct consumer *consumer_get(
 	return c;
 }
 
-void consumer_free(struct rp_queues *qs, struct consumer *c)
+void consumer_free(struct rp_queues *qs, struct consumer *c, uint64_t now_ns)
 {
 	struct consumer **at = uuid_bucket(qs, c->q, c->uuid);
 
+	jobs_missed(qs, c->q, c->waited, now_ns);
 	RP_ASSERT(!c->host && rp_list_empty(&c->bound) && c->outstanding == 0);
 	while (*at != c)
 		at = &(*at)->uuid_next;
@@ -280,23 +292,52 @@ void consumer_free(struct rp_queues *qs, struct consumer *c)
 	rp_list_unlink(&c->ready);
 	rp_list_unlink(&c->at_node);
 	blob_put(&qs->matches, c->match, c->match_length);
+	blob_put(&qs->matches, c->cap, c->cap_length);
 	slab_put(&qs->consumers, c);
 }
 
-int consumer_set_fields(
-	struct rp_queues *qs, struct consumer *c, const struct rp_consumer_record *r)
+/* A list that is longer than a record may have it is cut where an item ends. */
+static struct rp_span cap_of(const struct rp_consumer_record *r)
 {
-	uint8_t *match = NULL;
+	struct rp_span cap = r->cap;
+
+	while (cap.length > RP_CAP_BYTES_MAX ||
+		(cap.length > 0 && cap.length < r->cap.length && cap.data[cap.length] != ','))
+		cap.length--;
+	return cap;
+}
+
+int consumer_set_fields(struct rp_queues *qs, struct consumer *c,
+	const struct rp_consumer_record *r, uint64_t now_ns)
+{
+	const struct rp_span cap = cap_of(r);
+	uint8_t *match, *cap_copy;
+	bool other;
 
 	if (r->match.length > RP_TAIL_BYTES_MAX)
 		return -EINVAL;
 	match = blob_get(&qs->matches, r->match.data, (uint32_t)r->match.length);
-	if (!match)
+	cap_copy = blob_get(&qs->matches, cap.data, (uint32_t)cap.length);
+	if (!match || !cap_copy) {
+		blob_put(&qs->matches, match, match ? (uint32_t)r->match.length : 0);
+		blob_put(&qs->matches, cap_copy, cap_copy ? (uint32_t)cap.length : 0);
 		return -ENOSPC;
+	}
+	other = c->cap_length != cap.length ||
+		(cap.length > 0 && memcmp(c->cap, cap.data, cap.length) != 0) ||
+		c->match_length != r->match.length;
 	blob_put(&qs->matches, c->match, c->match_length);
+	blob_put(&qs->matches, c->cap, c->cap_length);
 	c->match = match;
 	c->match_length = (uint8_t)r->match.length;
+	c->cap = cap_copy;
+	c->cap_length = (uint8_t)cap.length;
 	c->prefetch = r->prefetch ? r->prefetch : qs->config.prefetch_default;
+	c->jobs_max = r->prefetch ? r->prefetch : 1;
+	if (other) {
+		jobs_missed(qs, c->q, false, now_ns);
+		lanes_rescan(c->q);
+	}
 	c->max_bytes = r->max_bytes;
 	return 0;
 }

@@ -21,9 +21,12 @@ int peer_send(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint
 /** Tells the host of the consumer, now or when there is a way, to forget a delivery. */
 void notice_settled(struct rp_queues *qs, struct queue *q, uint64_t node,
 	const struct rp_qmsg *about, uint64_t now_ns);
-/** Tells a dispatcher likewise that the consumer has left, in that life. */
+/** Likewise, with `about->status` as WITHDRAW has it. */
+void notice_send_to(struct rp_queues *qs, struct queue *q, uint64_t node,
+	const struct rp_qmsg *about, uint64_t now_ns);
+/** Tells a dispatcher likewise that the consumer has left, in that life; flags as REJECTED has. */
 void notice_left(struct rp_queues *qs, struct queue *q, uint64_t node,
-	const uint8_t uuid[RP_UUID_BYTES], uint64_t life, uint64_t now_ns);
+	const uint8_t uuid[RP_UUID_BYTES], uint64_t life, uint8_t flags, uint64_t now_ns);
 /** Tells a former dispatcher likewise that the consumer has come back to a watch. */
 void notice_resumed(struct rp_queues *qs, const struct host *h, uint64_t node, uint64_t now_ns);
 void notices_send(struct rp_queues *qs, struct peer *p, uint64_t now_ns);

@@ -480,6 +480,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_PUT:
 	case RP_XMSG_PURGE:
 	case RP_XMSG_DEAD_LETTER:
+	case RP_XMSG_PROCESS_END:
 	case RP_XMSG_SET_POLICIES:
 	case RP_XMSG_GET:
 	case RP_XMSG_CONSUMER_OPEN:
@@ -489,6 +490,8 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_IMPAIR:
 		return RP_XCORE_NORMAL | RP_XCORE_ASKS;
 	case RP_XMSG_ACK:
+	case RP_XMSG_CANCEL:
+	case RP_XMSG_FAIL:
 	case RP_XMSG_REJECT:
 	case RP_XMSG_TAP:
 	case RP_XMSG_STOP:
@@ -503,6 +506,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_SET_SECRETS:
 	case RP_XMSG_SET_TLS:
 	case RP_XMSG_DELIVERY:
+	case RP_XMSG_RUN_EVENT:
 	case RP_XMSG_TAPPED:
 	case RP_XMSG_FRAME_OUT:
 	case RP_XMSG_FRAME_IN:
@@ -511,6 +515,10 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_ICMP_IN:
 	case RP_XMSG_NEIGH:
 		return RP_XCORE_NORMAL;
+	case RP_XMSG_BEGUN:
+	case RP_XMSG_RUN_READ:
+	case RP_XMSG_JOB_OVER:
+	case RP_XMSG_CANCEL_ASK:
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:
 	case RP_XMSG_RETURNED:

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <base/assert.h>
+#include <base/qmsg.h>
 #include <base/units.h>
 #include <route/record.h>
 
@@ -23,13 +25,21 @@ struct rte_mbuf;
 #define RP_XMSG_TYPES(X)                                                                           \
 	/* control -> shard */                                                                     \
 	X(PUT, N)            /* token, flags = 1 a dead letter; m = name, tail, value. Answered by  \
-	                        ANSWER */                                                          \
-	X(ACK, R)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
+	                        ANSWER. Of a process request: value = rp_xmsg_process(), idx = its \
+	                        id, revision = us left at node = ns; meta behind the tail */       \
+	X(ACK, R)            /* token, idx, uuid, flags; m = name, then the last output of a        \
+	                        process request. Answered by ANSWER */                             \
+	X(CANCEL, R)         /* token, idx = of one process request, or 0: all with the tail; m =   \
+	                        name, tail. Answered by ANSWER */                                  \
+	X(FAIL, R)           /* token, idx, uuid; m = name: an output of that process request was   \
+	                        too large. Answered by ANSWER */                                   \
+	X(BEGUN, R)          /* idx, uuid; m = name: its first output is on its way */              \
+	X(RUN_READ, R)       /* count = bytes of outputs that were read; m = name, tail */          \
 	X(GET, N)            /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(REJECT, R)         /* token, idx, uuid, flags; m = name. Answered by ANSWER */           \
 	X(PURGE, N)          /* token, flags = enum rp_queue_clearing, idx = how many at most, 0 = \
 	                        all; m = name. Answered by ANSWER */                               \
-	X(LETTERED, R)       /* token of a DEAD_LETTER, status */                                  \
+	X(LETTERED, R)       /* token of a DEAD_LETTER or PROCESS_END, status */                    \
 	X(SET_POLICIES, N)   /* pointer = struct rp_queue_policy, count of them; other = struct    \
 	                        engine_rules, NULL = none: borrow until the next. POLICIES_USED */ \
 	X(CONSUMER_OPEN, N)  /* token = consumer, uuid, revision = start_revision; m = name, then  \
@@ -60,15 +70,23 @@ struct rte_mbuf;
 	                        it is off), NULL = off; token. SNAPSHOT_DONE */                    \
 	X(STOP, R)           /* value: 1 = refuse new puts, drain; 2 = close links. STOPPED */     \
 	/* shard -> control */                                                                     \
-	X(ANSWER, R)         /* token, status, count, idx, revision, tail_length,                   \
-	                        attempt; m = the message where asked (tail, value) */              \
-	X(DELIVERY, N)       /* token = consumer, idx, revision, attempt; m = tail, value */       \
+	X(ANSWER, R)         /* token, status, count, idx, revision, tail_length, value =            \
+	                        meta_length, attempt; m = the message where asked */               \
+	X(DELIVERY, N)       /* token = consumer, idx, revision, attempt; m = tail, value. Of a      \
+	                        process request: value = rp_xmsg_process(), alloc_node = its id,   \
+	                        node = ns of its end; flags = 1: its client has it already */      \
+	X(JOB_OVER, R)       /* idx, alloc_node = id: no consumer here holds that request */        \
+	X(PROCESS_END, N)    /* token (0: not answered), value = enum rp_queue_death, idx = id; m =  \
+	                        name, `to` of hash bytes, tail, last output. Answered by LETTERED */ \
+	X(CANCEL_ASK, R)     /* idx = id; m = name, tail: cancel it, nobody listens */              \
+	X(RUN_EVENT, N)      /* idx = id, value = meta_length, flags = 1 the last; m = tail, meta,   \
+	                        value, or NULL: there will be none */                              \
 	X(RECALL, R)         /* token = consumer, idx: drop it if it was not written yet */        \
 	X(WITHDRAW, R)       /* token = consumer, idx, revision; m = tail: a DELETE event */       \
 	X(CONSUMER_ENDED, R) /* token = consumer, value = enum rp_queue_end */                     \
 	X(DEAD_LETTER, N)    /* token, value = enum rp_queue_death, count = deliveries, revision = \
-	                        age in us, hash = length of `to`; m = name, `to`, then tail,      \
-	                        value. Answered by LETTERED */                                     \
+	                        age in us, hash = length of `to`, idx = meta_length; m = name,    \
+	                        `to`, then tail, value. Answered by LETTERED */                    \
 	X(POLICIES_USED, R)  /* pointer as in SET_POLICIES: the ones before are needed no more */   \
 	X(CLAIMED, R)        /* epoch, value = 1 pinned; m = name: write the dispatcher record */  \
 	X(RELEASED, R)       /* epoch; m = name: the queue ended, delete its record */             \
@@ -161,6 +179,22 @@ struct rp_xmsg_secrets {
 	uint16_t length, previous_length;
 	uint8_t secret[RP_XMSG_SECRET_BYTES_MAX], previous[RP_XMSG_SECRET_BYTES_MAX];
 };
+
+/** Kind, priority, flags and meta_length of struct rp_qmsg_process in one word. */
+static inline uint32_t rp_xmsg_process(const struct rp_qmsg_process *p)
+{
+	RP_ASSERT(p->meta_length < 1 << 12 && p->priority < 1 << 4 && p->kind < 1 << 4);
+	return p->kind | (uint32_t)p->priority << 4 | (uint32_t)p->flags << 8 |
+	       (uint32_t)p->meta_length << 16;
+}
+
+static inline void rp_xmsg_process_read(uint32_t word, struct rp_qmsg_process *p)
+{
+	p->kind = word & 0x0f;
+	p->priority = word >> 4 & 0x0f;
+	p->flags = (uint8_t)(word >> 8);
+	p->meta_length = (uint16_t)(word >> 16);
+}
 
 const char *rp_xmsg_type_name(enum rp_xmsg_type type);
 /** Frees the mbufs that the message holds: of one that goes nowhere. */

@@ -597,7 +597,8 @@ static int queue_op(
 	struct sim *s, unsigned node, const struct rp_control_queue_op *op, uint64_t token)
 {
 	int rc = s->nodes[node].down ? -ENOTCONN
-				     : rp_control_queue_op(s->nodes[node].control, op, token);
+				     : rp_control_queue_op(s->nodes[node].control, op, token,
+					       sim_now_of(&s->nodes[node]));
 
 	sim_wake_control(&s->nodes[node], s->now_ns);
 	return rc;

@@ -82,21 +82,23 @@ uint64_t cluster_delay(struct cluster *c)
 
 /* ---- payloads ---- */
 
-static uint64_t payload_value(const struct rte_mbuf *m, uint16_t tail_length, char tail[32])
+/* `head_length`: of the tail, and of a meta behind it. */
+static uint64_t payload_value(
+	const struct rte_mbuf *m, uint16_t tail_length, uint32_t head_length, char tail[32])
 {
 	uint8_t bytes[4096];
 	size_t length = rp_mbuf_copy_out(m, 0, bytes, sizeof(bytes)), filler;
 	uint64_t value;
 
 	assert_int_equal(length, m->pkt_len);
-	assert_true(tail_length < 32 && m->data_len >= tail_length);
+	assert_true(tail_length < 32 && m->data_len >= head_length);
 	memcpy(tail, bytes, tail_length);
 	tail[tail_length] = 0;
-	memcpy(&value, bytes + tail_length, sizeof(value));
+	memcpy(&value, bytes + head_length, sizeof(value));
 	filler = value % 7 == 0 ? value % 3000 : value % 40;
-	assert_int_equal(length, tail_length + sizeof(value) + filler);
+	assert_int_equal(length, head_length + sizeof(value) + filler);
 	for (size_t i = 0; i < filler; i++)
-		assert_int_equal(bytes[tail_length + sizeof(value) + i], (uint8_t)(value + i));
+		assert_int_equal(bytes[head_length + sizeof(value) + i], (uint8_t)(value + i));
 	return value;
 }
 
@@ -171,8 +173,10 @@ static void on_answer(void *ctx, uint64_t token, const struct rp_queue_answer *a
 	a->revision = answer->mod_revision;
 	a->attempt = answer->attempt;
 	a->message = answer->payload != NULL;
+	a->at_ns = c->now_ns;
 	if (answer->payload)
-		a->value = payload_value(answer->payload, answer->tail_length, tail);
+		a->value = payload_value(answer->payload, answer->tail_length,
+			(uint32_t)answer->tail_length + answer->meta_length, tail);
 	rte_pktmbuf_free(answer->payload);
 }
 
@@ -190,7 +194,10 @@ static int on_deliver(void *ctx, uint64_t consumer, const struct rp_queue_delive
 	item->due_ns = n->c->now_ns + cluster_delay(n->c) / 4;
 	item->event =
 		(struct event){.idx = d->idx, .revision = d->mod_revision, .attempt = d->attempt};
-	item->event.value = payload_value(d->payload, d->tail_length, item->event.tail);
+	item->event.value = payload_value(d->payload, d->tail_length,
+		(uint32_t)d->tail_length + d->process.meta_length, item->event.tail);
+	item->event.process = d->process;
+	process_held(n, cl, d);
 	rte_pktmbuf_free(d->payload);
 	rp_list_push_back(&cl->buffer, &item->link);
 	return 0;
@@ -339,6 +346,11 @@ static const struct rp_queue_ops node_ops = {
 	.claimed = on_claimed,
 	.released = on_released,
 	.dead_letter = on_dead_letter,
+	.process_end = on_process_end,
+	.job_here = on_job_here,
+	.job_over = on_job_over,
+	.cancel = on_cancel,
+	.run_event = on_run_event,
 };
 
 /* ---- the network ---- */
@@ -384,6 +396,13 @@ static void frame_arrive(struct cluster *c, unsigned a, unsigned b, struct frame
 	if (m.payload)
 		m.payload = cluster_must(rte_pktmbuf_copy(f->m.payload, pool_rx, 0, UINT32_MAX));
 	m.cookie = 0;
+	if (m.process.kind) {
+		/* Of the sender's clock: it does not travel. */
+		m.process.left_us =
+			rp_process_left_us(m.process.left_us, m.process.left_ns, c->now_ns);
+		m.process.left_ns = 0;
+		process_walks(c, &m);
+	}
 	f->status = rp_queue_on_msg(
 		c->nodes[b].qs, c->nodes[a].id, &m, &f->epoch, &f->dispatcher, c->now_ns);
 	if (!is_payload(f->m.type)) {
@@ -581,6 +600,8 @@ static void cluster_step(struct cluster *c)
 		client_run(c, &c->clients[i]);
 	calls_run(c);
 	letters_run(c);
+	asks_run(c);
+	cancels_run(c);
 	for (unsigned a = 0; a < c->node_count; a++) {
 		for (unsigned i = 0; !c->nodes[a].dead && i < 100; i++) {
 			if (!rp_queue_poll(c->nodes[a].qs, c->now_ns))
@@ -619,6 +640,7 @@ void cluster_start(struct cluster *c, unsigned node)
 	struct node *n = &c->nodes[node];
 	struct rp_queue_config config = c->config;
 
+	n->job_count = 0;
 	config.node = n->id;
 	config.boot = n->boot = ++c->boots;
 	if (!config.pool)
@@ -685,6 +707,8 @@ struct cluster *cluster_new(unsigned nodes, uint64_t seed, const struct rp_queue
 	c->registry_ns = 2 * MS;
 	rp_list_init(&c->calls);
 	rp_list_init(&c->letters);
+	rp_list_init(&c->asks);
+	rp_list_init(&c->cancels);
 	for (unsigned a = 0; a < nodes; a++) {
 		c->nodes[a].id = 101 + a;
 		c->nodes[a].index = a;
@@ -732,6 +756,8 @@ void cluster_free(struct cluster *c)
 	}
 	calls_run(c);
 	letters_run(c);
+	asks_free(c);
+	cancels_run(c);
 	free(c);
 	assert_int_equal(rte_mempool_avail_count(pool_queue), pool_queue_start);
 	assert_int_equal(rte_mempool_avail_count(pool_rx), pool_rx_start);

@@ -33,6 +33,26 @@ struct event {
 	uint64_t idx, revision, value, at_ns;
 	uint32_t attempt;
 	char tail[32];
+	struct rp_qmsg_process process;
+};
+
+/* A process request that a client holds, as its node's control plane knows it. */
+struct held_job {
+	uint64_t request, idx;
+	char queue[32], tail[32];
+	uint8_t uuid[RP_UUID_BYTES];
+};
+
+/* A process request on its way: opened at its reply queue, then put. */
+struct ask {
+	struct rp_list link;
+	unsigned node, open_token, token;
+	uint64_t boot;
+	bool put, done;
+	enum rp_qstatus status;
+	uint64_t value, request, left_us, started_ns;
+	char queue[32], tail[32], reply[32], need[32];
+	uint8_t priority, flags;
 };
 
 struct client {
@@ -57,6 +77,7 @@ struct answer {
 	uint64_t idx, revision, value;
 	uint32_t attempt;
 	bool message;
+	uint64_t at_ns;
 };
 
 struct node {
@@ -72,6 +93,8 @@ struct node {
 		uint32_t epoch;
 	} records[QUEUES_MAX];
 	unsigned claims, released;
+	struct held_job jobs[256];
+	unsigned job_count;
 };
 
 struct cluster {
@@ -87,6 +110,11 @@ struct cluster {
 	uint64_t room_ns[NODES_MAX][NODES_MAX];
 	struct rp_list frames[NODES_MAX][NODES_MAX];
 	struct rp_list updates[NODES_MAX];
+	struct rp_list asks, cancels;
+	unsigned run_events;
+	uint64_t requests;
+	uint64_t walk[256]; /**< what was left of a request's time when it was seen last */
+	unsigned walked;
 	struct rp_list letters; /**< dead letters on their way */
 	bool letters_blocked;	/**< none is taken now */
 	struct rp_list calls; /**< of clients' sides into the engines, not from inside a callback */
@@ -127,6 +155,41 @@ void *cluster_must(void *p);
 int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *letter);
 void letter_answered(struct cluster *c, uint64_t id, enum rp_qstatus status);
 void letters_run(struct cluster *c);
+
+/* cluster_process.c */
+int on_process_end(void *ctx, uint64_t token, const struct rp_queue_process_end *end);
+int on_job_here(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d);
+void on_job_over(void *ctx, uint64_t request, uint64_t idx);
+void on_cancel(void *ctx, struct rp_span name, struct rp_span tail, uint64_t request);
+int on_run_event(void *ctx, const struct rp_queue_run_event *event);
+void process_held(struct node *n, const struct client *cl, const struct rp_queue_delivery *d);
+void process_walks(struct cluster *c, const struct rp_qmsg *m);
+void asks_run(struct cluster *c);
+void asks_free(struct cluster *c);
+void cancels_run(struct cluster *c);
+struct rte_mbuf *payload_with(
+	const char *tail, const void *meta, uint32_t meta_length, uint64_t value);
+
+/** Values of ends that no worker put: this, and why. */
+#define FAILED_BASE (1ull << 40)
+/** Of an end without an output. */
+#define EMPTY_FINAL (FAILED_BASE | RP_QUEUE_DEATH_COMPLETED)
+
+struct ask_options {
+	uint64_t left_us; /**< 0: 10 s */
+	const char *need; /**< one capability */
+	uint8_t priority, flags;
+};
+/** Lives as long as the cluster. */
+struct ask *ask(struct cluster *c, unsigned node, const char *queue, const char *tail,
+	uint64_t value, const char *reply, const struct ask_options *options);
+/** The job that a client of the node holds; NULL. */
+struct held_job *job_of(struct cluster *c, unsigned node, uint64_t request);
+/** Tokens of puts of an output and of the last one, as the node's control plane sends them. */
+unsigned output(struct cluster *c, unsigned node, const char *reply, const struct held_job *job,
+	uint64_t value);
+unsigned last_output(struct cluster *c, unsigned node, const struct held_job *job, uint64_t value);
+unsigned cancel(struct cluster *c, unsigned node, const char *queue, const char *tail);
 
 /** Its place in c->queues, where it is from now on. */
 unsigned queue_index(struct cluster *c, const void *name, size_t length);

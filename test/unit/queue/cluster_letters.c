@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cluster.h"
 
@@ -15,6 +16,7 @@ struct letter {
 	uint64_t boot, token, id, due_ns;
 	char to[32];
 	uint16_t tail_length;
+	uint64_t request; /**< it is the end of that */
 	struct rte_mbuf *payload;
 	bool replay; /**< what has `no` as its tail is no letter */
 	bool answered;
@@ -58,11 +60,54 @@ int on_dead_letter(void *ctx, uint64_t token, const struct rp_queue_letter *lett
 	return 0;
 }
 
+int on_process_end(void *ctx, uint64_t token, const struct rp_queue_process_end *end)
+{
+	struct node *n = ctx;
+	struct letter *t;
+	char tail[32] = "";
+	uint64_t value = FAILED_BASE | end->death;
+
+	assert_true(end->tail.length < sizeof(tail));
+	memcpy(tail, end->tail.data, end->tail.length);
+	t = cluster_must(calloc(1, sizeof(*t)));
+	t->node = n->index;
+	t->boot = n->boot;
+	t->token = token;
+	t->id = n->c->letter_count++;
+	t->due_ns = n->c->now_ns + cluster_delay(n->c);
+	snprintf(t->to, sizeof(t->to), "%.*s", (int)end->reply_to.length,
+		(const char *)end->reply_to.data);
+	t->tail_length = (uint16_t)end->tail.length;
+	t->request = end->request;
+	if (end->payload)
+		rp_mbuf_copy_out(end->payload, 0, &value, sizeof(value));
+	rte_pktmbuf_free(end->payload);
+	t->payload = payload_with(tail, NULL, 0, value);
+	rp_list_push_back(&n->c->letters, &t->link);
+	return 0;
+}
+
 static void letter_free(struct letter *t)
 {
 	rte_pktmbuf_free(t->payload);
 	rp_list_unlink(&t->link);
 	free(t);
+}
+
+static void letter_put(struct cluster *c, const struct letter *t, struct rte_mbuf *copy)
+{
+	const struct rp_qmsg_process p = {.kind = RP_PROCESS_END,
+		.request = t->request,
+		.left_us = 1000000,
+		.left_ns = c->now_ns};
+	struct node *n = &c->nodes[t->node];
+
+	if (t->request)
+		rp_queue_put_process(n->qs, LETTER_TOKEN + t->id, span_of(t->to), t->tail_length,
+			&p, copy, c->now_ns);
+	else
+		rp_queue_put_letter(n->qs, LETTER_TOKEN + t->id, span_of(t->to), t->tail_length,
+			copy, c->now_ns);
 }
 
 void letters_run(struct cluster *c)
@@ -87,10 +132,10 @@ void letters_run(struct cluster *c)
 				letter_answered(c, t->id, RP_Q_INVALID);
 				continue;
 			}
-			rp_queue_put_letter(n->qs, LETTER_TOKEN + t->id, span_of(t->to),
-				t->tail_length, copy, c->now_ns);
+			letter_put(c, t, copy);
 		} else if (t->due_ns <= c->now_ns && t->answered) {
-			rp_queue_dead_lettered(n->qs, t->token, t->status, c->now_ns);
+			if (t->token || !t->request)
+				rp_queue_dead_lettered(n->qs, t->token, t->status, c->now_ns);
 			letter_free(t);
 		}
 	}

@@ -46,7 +46,7 @@ unsigned ack(struct cluster *c, unsigned node, const char *queue, unsigned uuid,
 	uint8_t u[RP_UUID_BYTES];
 
 	uuid_of(uuid, u);
-	rp_queue_ack(c->nodes[node].qs, token, span_of(queue), idx, u, flags, c->now_ns);
+	rp_queue_ack(c->nodes[node].qs, token, span_of(queue), idx, u, flags, NULL, c->now_ns);
 	return (unsigned)(token - (1u << 20));
 }
 

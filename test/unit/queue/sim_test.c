@@ -348,6 +348,14 @@ static void test_everything_happened(void **state)
 		RP_QUEUE_COUNTER_dead_letters, RP_QUEUE_COUNTER_dead_letter_waits,
 		RP_QUEUE_COUNTER_deduplicated, RP_QUEUE_COUNTER_dedup_forgotten,
 		RP_QUEUE_COUNTER_refused_no_consumer,
+		/* Process requests have a simulation of their own. */
+		RP_QUEUE_COUNTER_completed, RP_QUEUE_COUNTER_deadlines, RP_QUEUE_COUNTER_cancels,
+		RP_QUEUE_COUNTER_deserted, RP_QUEUE_COUNTER_workers_lost,
+		RP_QUEUE_COUNTER_answers_too_large, RP_QUEUE_COUNTER_outputs,
+		RP_QUEUE_COUNTER_outputs_refused, RP_QUEUE_COUNTER_outputs_stalled,
+		RP_QUEUE_COUNTER_sessions, RP_QUEUE_COUNTER_sessions_expired,
+		RP_QUEUE_COUNTER_ends_unheard, RP_QUEUE_COUNTER_session_words,
+		RP_QUEUE_COUNTER_refused_exists, RP_QUEUE_COUNTER_refused_deadline,
 		/* Nobody stays for 30 s here, and nothing is kept from a node: see apart_test.c. */
 		RP_QUEUE_COUNTER_pins, RP_QUEUE_COUNTER_kept_apart};
 

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What a dispatcher remembers of the forwards that it took, so that none counts twice. */
+
+#include <string.h>
+
+#include "queue_priv.h"
+
+void producer_free(struct rp_queues *qs, struct producer *p)
+{
+	struct producer **at = &p->q->producers;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	rp_list_unlink(&p->recent);
+	slab_put(&qs->producers_slab, p);
+}
+
+struct producer *producer_find(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
+{
+	struct producer *p = q->producers;
+
+	while (p && !(p->node == node && p->boot == boot))
+		p = p->next;
+	if (p) {
+		rp_list_unlink(&p->recent);
+		rp_list_push_back(&qs->producers, &p->recent);
+	}
+	return p;
+}
+
+struct producer *producer_get(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
+{
+	struct producer *p = producer_find(qs, q, node, boot);
+
+	if (p)
+		return p;
+	p = slab_get(&qs->producers_slab);
+	if (!p) {
+		/* The one that was silent for the longest: what it repeats has been answered. */
+		producer_free(qs, rp_list_entry(qs->producers.next, struct producer, recent));
+		p = slab_get(&qs->producers_slab);
+	}
+	p->node = node;
+	p->boot = boot;
+	p->q = q;
+	p->next = q->producers;
+	q->producers = p;
+	rp_list_push_back(&qs->producers, &p->recent);
+	return p;
+}
+
+bool producer_has(const struct producer *p, uint64_t seq)
+{
+	if (!p || seq > p->high)
+		return false;
+	if (p->high - seq >= DEDUPE_WINDOW)
+		return true;
+	return p->seen[seq % DEDUPE_WINDOW / 64] >> (seq % 64) & 1;
+}
+
+void producer_add(struct producer *p, uint64_t seq)
+{
+	if (seq > p->high) {
+		if (seq - p->high >= DEDUPE_WINDOW)
+			memset(p->seen, 0, sizeof(p->seen));
+		else
+			for (uint64_t s = p->high + 1; s < seq; s++)
+				p->seen[s % DEDUPE_WINDOW / 64] &= ~(1ull << (s % 64));
+		p->high = seq;
+	}
+	if (p->high - seq < DEDUPE_WINDOW)
+		p->seen[seq % DEDUPE_WINDOW / 64] |= 1ull << (seq % 64);
+}
+
+/* It leaves: should it come back, handed over from where it goes now, it is not a repetition. */
+void producer_forget(struct rp_queues *qs, const struct message *m)
+{
+	struct producer *p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
+
+	if (p && m->origin_seq <= p->high && p->high - m->origin_seq < DEDUPE_WINDOW)
+		p->seen[m->origin_seq % DEDUPE_WINDOW / 64] &= ~(1ull << (m->origin_seq % 64));
+}

@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Process requests with a stock client on real nodes, keys only: requests.py BINARIES PORT"""
+import json
+import queue
+import sys
+import time
+import uuid
+
+from cluster import Cluster, skip, wait_until
+
+try:
+    import etcd3
+    import grpc
+except ImportError:  # Debian: python3-etcd3
+    skip("no etcd3")
+
+
+class Watch:
+    """Events of a consumer key: (key, value, event); value None: a DELETE."""
+
+    def __init__(self, node, name, cap="", **more):
+        self.key = f"/q/{name}/c/{uuid.uuid4()}"
+        self.client = connect(node)
+        if cap:
+            self.client.put(self.key, cap)
+        self.events = queue.Queue()
+        self.id = self.client.add_watch_callback(self.key, self.take, **more)
+
+    def take(self, answer):
+        for e in getattr(answer, "events", []):
+            gone = isinstance(e, etcd3.events.DeleteEvent)
+            self.events.put((e.key.decode(), None if gone else e.value, e))
+
+    def next(self, seconds=10):
+        return self.events.get(timeout=seconds)
+
+    def none(self, seconds=0.3):
+        try:
+            raise AssertionError(self.events.get(timeout=seconds))
+        except queue.Empty:
+            pass
+
+    def stop(self):
+        self.client.cancel_watch(self.id)
+
+
+def connect(node):
+    return etcd3.client(host="127.0.0.1", port=node.port, timeout=10)
+
+
+def error_of(f, *args):
+    try:
+        f(*args)
+    except grpc.RpcError as e:
+        return f"{e.code().name}: {e.details()}"
+    except etcd3.exceptions.Etcd3Exception as e:
+        # The library has names of its own for some.
+        return f"{e.__context__.code().name}: {e.__context__.details()}"
+    raise AssertionError("no error")
+
+
+def envelope(**fields):
+    return json.dumps({"v": 1, "ttl_ms": 10000, "reply_to": "replies", **fields})
+
+
+def consumers(node, name, count):
+    wait_until(f"{count} consumers of {name}", 10,
+               lambda: len(list(node_client(node).get_prefix(f"/q/{name}/c/", keys_only=True))) == count)
+
+
+CLIENTS = {}
+
+
+def node_client(node):
+    if node not in CLIENTS:
+        CLIENTS[node] = connect(node)
+    return CLIENTS[node]
+
+
+def failed(watch, code):
+    _, value, _ = watch.next()
+    e = json.loads(value)
+    assert e["v"] == 1 and e["final"] is True and e["error"]["code"] == code and e["error"]["reason"], e
+
+
+def stream(a, b, answers, jobs):
+    """A job is answered with a stream, in order, whose last completes it."""
+    text = envelope(data="what", unknown=[1, 2])
+    a.put("/q/work/p/r1", text)
+    key, value, _ = jobs.next()
+    assert json.loads(value) == json.loads(text) and key.endswith("/r1"), (key, value)
+    for i in range(50):
+        b.put("/q/replies/p/r1", json.dumps({"v": 1, "data": i}))
+    b.put("/q/replies/p/r1", json.dumps({"v": 1, "data": "end", "final": True}))
+    got = [json.loads(answers.next()[1]) for _ in range(51)]
+    assert [x["data"] for x in got] == [*range(50), "end"] and got[-1]["final"], got
+    assert "FAILED_PRECONDITION" in error_of(b.put, "/q/replies/p/r1", "late")
+    assert "FAILED_PRECONDITION" in error_of(a.put, "/q/replies/p/r1", "not mine")
+    assert not b.delete(key)
+    print("  a stream of 51 outputs, in order; nothing behind its end")
+
+
+def empty(a, b, answers, jobs):
+    a.put("/q/work/p/r2", envelope())
+    key, _, _ = jobs.next()
+    assert "ALREADY_EXISTS" in error_of(a.put, "/q/work/p/r2", envelope())
+    assert "ALREADY_EXISTS" in error_of(b.put, "/q/other/p/r2", envelope())
+    assert b.delete(key)
+    assert json.loads(answers.next()[1]) == {"v": 1, "final": True}
+    print("  the delivered key's delete is an empty end; one identity, one live request")
+
+
+def time_is_over(a, answers, jobs):
+    at = time.monotonic()
+    a.put("/q/work/p/r3", envelope(ttl_ms=400))
+    key, _, _ = jobs.next()
+    failed(answers, "DEADLINE_EXCEEDED")
+    took = time.monotonic() - at
+    assert 0.35 < took < 2, took
+    again, value, _ = jobs.next()
+    assert again == key and value is None, (again, value)
+    print(f"  DEADLINE_EXCEEDED after {took * 1000:.0f} ms of 400, and its worker is told")
+
+
+def cancelled(a, b, answers, jobs):
+    a.put("/q/work/p/r4", envelope())
+    key, _, _ = jobs.next()
+    a.put("/q/work/p/r5", envelope())
+    jobs.none()
+    at = time.monotonic()
+    assert a.delete("/q/work/p/r4")
+    again, value, _ = jobs.next()
+    took = time.monotonic() - at
+    assert again == key and value is None
+    failed(answers, "CANCELLED")
+    assert "FAILED_PRECONDITION" in error_of(
+        b.put, "/q/replies/p/r4", '{"v":1,"final":true}')
+    key, _, _ = jobs.next()
+    assert key.endswith("/r5")
+    assert b.delete(key)
+    assert json.loads(answers.next()[1])["final"]
+    assert not a.delete("/q/work/p/r4") and not a.delete("/q/work/p/none")
+    print(f"  CANCELLED: its worker hears of it after {took * 1000:.1f} ms, and has the next one")
+
+
+def refused(a, answers):
+    for fields, says in (({"ttl_ms": "5"}, "ttl_ms"), ({"priority": 10}, "priority"), ({"need": "gpu"}, "need"),
+                         ({"reply_to": "work"}, "reply_to")):
+        r = error_of(a.put, "/q/work/p/bad", envelope(**fields))
+        assert r.startswith("INVALID_ARGUMENT") and says in r, r
+    r = error_of(a.put, "/q/work/p/bad", '{"v":1,"ttl_ms":5,"ttl_ms":6}')
+    assert r.startswith("INVALID_ARGUMENT") and "twice" in r, r
+    r = error_of(a.put, "/q/work/p/bad", envelope(need=["gpu"]))
+    assert r.startswith("FAILED_PRECONDITION"), r
+    r = error_of(a.put, "/q/nobody/p/bad", envelope(fail_fast=True))
+    assert r.startswith("FAILED_PRECONDITION"), r
+    answers.none()
+    print("  refused:", r)
+
+
+def workers(a, b, nodes, answers, jobs):
+    """Rejected by one it goes to another; by all, it is told; and lost workers."""
+    other = Watch(nodes[0], "work", cap=";cap=gpu")
+    consumers(nodes[1], "work", 2)
+    a.put("/q/work/p/r6", envelope(need=["gpu"]))
+    key, _, _ = other.next()
+    jobs.none()
+    other.client.put(key, "reject:no")
+    failed(answers, "REJECTED")
+    a.put("/q/work/p/r7", envelope(need=["gpu"]))
+    key, _, _ = other.next()
+    other.client.put("/q/replies/p/r7", "begun")
+    assert answers.next()[1] == b"begun"
+    other.stop()
+    failed(answers, "WORKER_LOST")
+    other = Watch(nodes[0], "work", cap=";cap=gpu")
+    consumers(nodes[1], "work", 2)
+    a.put("/q/work/p/r8", envelope(need=["gpu"]))
+    other.next()
+    other.stop()
+    failed(answers, "NO_CONSUMER")
+    print("  REJECTED, WORKER_LOST after an output, NO_CONSUMER before one")
+
+
+def large(a, b, answers, jobs):
+    a.put("/q/work/p/r9", envelope(max_bytes=100))
+    jobs.next()
+    b.put("/q/replies/p/r9", "x" * 100)
+    r = error_of(b.put, "/q/replies/p/r9", "x" * 101)
+    assert r.startswith("INVALID_ARGUMENT"), r
+    assert answers.next()[1] == b"x" * 100
+    failed(answers, "TOO_LARGE")
+    assert jobs.next()[1] is None
+    print("  TOO_LARGE:", r)
+
+
+def deserted(a, nodes, jobs):
+    """Nobody listens to the answers any more."""
+    listener = Watch(nodes[0], "gone")
+    consumers(nodes[1], "gone", 1)
+    a.put("/q/work/p/r10", envelope(reply_to="gone"))
+    key, _, _ = jobs.next()
+    at = time.monotonic()
+    listener.stop()
+    again, value, _ = jobs.next()
+    took = time.monotonic() - at
+    assert again == key and value is None and 0.9 < took < 3, took
+    print(f"  implied cancel {took * 1000:.0f} ms after the last listener left")
+
+
+def sums(nodes):
+    total = {}
+    for n in nodes:
+        for name, value in n.stats().items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def main():
+    with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2],
+                 config={"shards": '{idle: adaptive, cpus: "0,1"}'}) as c:
+        c.join()
+        a, b = (node_client(n) for n in c.nodes)
+        answers = Watch(c.nodes[0], "replies")
+        jobs = Watch(c.nodes[1], "work")
+        for n in c.nodes:
+            consumers(n, "work", 1)
+            consumers(n, "replies", 1)
+        stream(a, b, answers, jobs)
+        empty(a, b, answers, jobs)
+        time_is_over(a, answers, jobs)
+        cancelled(a, b, answers, jobs)
+        refused(a, answers)
+        workers(a, b, c.nodes, answers, jobs)
+        large(a, b, answers, jobs)
+        deserted(a, c.nodes, jobs)
+        answers.none()
+        jobs.none()
+
+
+if __name__ == "__main__":
+    main()
