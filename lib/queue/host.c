@@ -643,8 +643,7 @@ void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 	if (q->dispatcher && !is_self(qs, q->dispatcher))
 		notice_left(qs, q, q->dispatcher, c->uuid, life, flags, now_ns);
 	if (is_self(qs, c->node))
-		settle_leave(
-			qs, c, c->node, c->life, !(flags & RP_QMSG_DOUBT), now_ns);
+		settle_leave(qs, c, c->node, c->life, !(flags & RP_QMSG_DOUBT), now_ns);
 	else
 		consumer_tidy(qs, c, now_ns);
 }

@@ -351,8 +351,8 @@ void consumer_gone(struct rp_queues *qs, struct consumer *c, bool proven, uint64
 }
 
 /* It is at a node that the queue's keys do not go to: known only for what it holds. */
-static void consumer_recorded_apart(struct rp_queues *qs, struct queue *q, struct consumer *c,
-	uint64_t node, uint64_t now_ns)
+static void consumer_recorded_apart(
+	struct rp_queues *qs, struct queue *q, struct consumer *c, uint64_t node, uint64_t now_ns)
 {
 	if (!c->host)
 		c->record_node = c->heard_node = node;

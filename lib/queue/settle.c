@@ -341,8 +341,8 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 		if (c)
 			c->waited = m->flags & RP_QMSG_WAITED;
 		if (c)
-			settle_leave(qs, c, from, m->mod_revision,
-				!(m->flags & RP_QMSG_DOUBT), now_ns);
+			settle_leave(
+				qs, c, from, m->mod_revision, !(m->flags & RP_QMSG_DOUBT), now_ns);
 		return s;
 	}
 	msg = settle_find(qs, q, m);
