@@ -49,6 +49,19 @@ static inline uint64_t rp_csum_header(const void *header, unsigned length)
 	return sum;
 }
 
+/** The same of 20 bytes that were not just stored. */
+static inline uint64_t rp_csum_20(const void *header)
+{
+	const uint8_t *p = header;
+	uint64_t a, b;
+	uint32_t c;
+
+	memcpy(&a, p, sizeof(a));
+	memcpy(&b, p + 8, sizeof(b));
+	memcpy(&c, p + 16, sizeof(c));
+	return rp_csum_add(rp_csum_add(a, b), c);
+}
+
 /** How a long sum is made: by the last of these that the processor knows. */
 enum csum_way {
 	CSUM_PLAIN,

@@ -37,7 +37,8 @@ static int ip_local(const struct rp_net *net, const uint8_t dst[4])
 	return -1;
 }
 
-static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void *ip, unsigned ihl)
+__attribute__((always_inline)) static inline bool ip_csum_bad(
+	struct rp_net *net, const struct rte_mbuf *m, const void *ip, unsigned ihl)
 {
 	uint64_t flag = m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
 
@@ -45,7 +46,8 @@ static bool ip_csum_bad(struct rp_net *net, const struct rte_mbuf *m, const void
 		return true;
 	if (net->iface.rx_csum && flag != RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN)
 		return false;
-	return rp_csum_fold(rp_csum_header(ip, ihl)) != 0xffff;
+	return rp_csum_fold(ihl == sizeof(struct net_ip4) ? rp_csum_20(ip)
+							  : rp_csum_header(ip, ihl)) != 0xffff;
 }
 
 __attribute__((always_inline)) static inline bool ip_tcp_csum_bad(struct rp_net *net,

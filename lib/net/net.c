@@ -349,7 +349,7 @@ unsigned rp_net_rx(struct rp_net *net, struct rte_mbuf **frames, unsigned n,
 
 	RP_ASSERT(n <= RP_NET_BURST);
 	net->counters->rx_packets += n;
-	for (unsigned i = 0; i < n && i < NET_PREFETCH; i++)
+	for (unsigned i = 0; n > 1 && i < n && i < NET_PREFETCH; i++)
 		__builtin_prefetch(rte_pktmbuf_mtod(frames[i], void *));
 	for (unsigned i = 0; i < n; i++) {
 		if (i + NET_PREFETCH < n)

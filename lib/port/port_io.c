@@ -75,8 +75,11 @@ static bool send_pending(struct rp_port_queue *q)
 
 		n = RP_MIN(n, (uint32_t)RP_PORT_BURST_MAX);
 		sent = rte_eth_tx_burst(q->ethdev_id, q->index, burst, (uint16_t)n);
-		for (uint32_t i = 0; i < sent; i++)
+		for (uint32_t i = 0; i < sent; i++) {
 			bytes += q->pending_bytes[q->pending_head + i];
+			/* Few, mostly: what vectors take to begin would be most of it. */
+			__asm__("" : "+r"(bytes));
+		}
 		q->pending_head = (q->pending_head + sent) & PENDING_MASK;
 		q->pending_count -= sent;
 		PORT_COUNT(&q->counters, tx_packets, sent);

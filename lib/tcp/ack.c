@@ -44,14 +44,9 @@ struct ack_freed {
 	unsigned count;
 };
 
-static inline void ack_freed_back(struct ack_freed *f)
+static RP_APART void ack_freed_back(struct ack_freed *f)
 {
-	struct rte_mempool *pool = f->mbufs[0]->pool;
-
-	if (f->count == 1)
-		rte_mempool_put(pool, f->mbufs[0]);
-	else
-		rte_mempool_put_bulk(pool, (void **)f->mbufs, f->count);
+	rte_mempool_put_bulk(f->mbufs[0]->pool, (void **)f->mbufs, f->count);
 	f->count = 0;
 }
 
@@ -96,7 +91,9 @@ static inline uint32_t ack_take(struct tcp_conn *c, uint32_t ack, uint64_t *xmit
 		return end;
 	rp_list_move_front(&s->tseg_free, first, l->prev);
 	s->tseg_count -= n;
-	if (freed.count > 0)
+	if (freed.count == 1)
+		rte_mbuf_raw_free(freed.mbufs[0]);
+	else if (freed.count > 0)
 		ack_freed_back(&freed);
 	c->pipe -= end - c->snd_una;
 	return end;

@@ -93,9 +93,11 @@ static int api_listen(struct rp_transport *t, uint16_t port, const struct rp_con
 static inline bool send_has_room(const struct tcp_conn *c, uint32_t bytes)
 {
 	const struct rp_tcp_config *config = &tcp_stack_of(c)->config;
+	/* The limits are below 2^31, and may be passed by less. */
+	int32_t room = (int32_t)(config->send_buffer_bytes - tcp_queued(c));
+	int32_t unsent = (int32_t)(config->unsent_bytes_max - (c->queue_end - c->snd_nxt));
 
-	return (uint64_t)tcp_queued(c) + bytes <= config->send_buffer_bytes &&
-	       (uint64_t)(c->queue_end - c->snd_nxt) + bytes <= config->unsent_bytes_max;
+	return (int64_t)RP_MIN(room, unsent) >= (int64_t)bytes;
 }
 
 /* Bytes for which there is room, in the buffer and in its unsent part. */

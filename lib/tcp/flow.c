@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <base/assert.h>
+#include <base/lines.h>
 #include <tcp/flow.h>
 
 int flow_init(struct flow_table *f, uint32_t entries_max, const uint64_t secret[2])
@@ -12,7 +13,7 @@ int flow_init(struct flow_table *f, uint32_t entries_max, const uint64_t secret[
 	while (slots < 2 * entries_max)
 		slots *= 2;
 	*f = (struct flow_table){.mask = slots - 1, .secret = {secret[0] | 1, secret[1] | 1}};
-	f->slots = calloc(slots, sizeof(*f->slots));
+	f->slots = rp_lines_alloc(slots, sizeof(*f->slots));
 	if (!f->slots)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < slots; i++)

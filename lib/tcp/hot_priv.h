@@ -89,12 +89,6 @@ static inline void tcp_update_send_window(struct tcp_conn *c, const struct tcp_s
 	c->snd_wl2 = in->ack;
 }
 
-/** RFC 9293 3.8.6.2.2: what the right edge has to move by before it is moved at all. */
-static inline uint32_t tcp_window_step(const struct tcp_conn *c)
-{
-	return RP_MIN((uint32_t)c->mss, tcp_stack_of(c)->config.receive_buffer_bytes / 2);
-}
-
 /** No window update is due, by the rule of tcp_window_update_due(): most of it is left. */
 static inline bool tcp_window_plenty(const struct tcp_conn *c)
 {
@@ -106,8 +100,8 @@ static inline uint16_t tcp_window_select(struct tcp_conn *c)
 {
 	uint32_t told = c->rcv_adv - c->rcv_nxt, field;
 
-	if (c->unconsumed + c->rx.bytes > 0 || told > c->window_full ||
-		c->window_full - told >= tcp_window_step(c))
+	/* Where it tells more than it could now, the difference is a large one. */
+	if (c->unconsumed + c->rx.bytes > 0 || c->window_full - told >= c->window_step)
 		return tcp_window_select_any(c, false);
 	/* Rounded up: the buffer has room for that. */
 	field = (told + (1u << c->rcv_shift) - 1) >> c->rcv_shift;

@@ -120,13 +120,19 @@ static uint8_t *out_options(struct rte_mbuf *m)
 	return rte_pktmbuf_mtod_offset(m, uint8_t *, TCP_OUT_HEADERS);
 }
 
-/* The acknowledgement is on its way. */
-static void out_acked(struct tcp_conn *c, unsigned sacks)
+/* The acknowledgement is on its way, and all there is to report. */
+static inline void out_told(struct tcp_conn *c)
 {
 	c->last_ack_sent = c->rcv_nxt;
-	if (tcp_sack_owed(c) && sacks == 0)
-		return; /* a full segment had no room for it */
 	c->flags &= ~(TCPF_ACK_NOW | TCPF_ACK_DELAYED | TCPF_DSACK);
+}
+
+static void out_acked(struct tcp_conn *c, unsigned sacks)
+{
+	if (tcp_sack_owed(c) && sacks == 0)
+		c->last_ack_sent = c->rcv_nxt; /* a full segment had no room for it */
+	else
+		out_told(c);
 }
 
 bool tcp_send_control(struct tcp_conn *c, uint32_t seq, uint8_t flags, uint64_t now_ns)
@@ -391,7 +397,7 @@ static bool out_plain(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	sum += t->sum;
 	sum += out_header(m, &c->key, t->seq, c->rcv_nxt, flags, tcp_window_select(c), options);
 	out_account(c, t, t->length, now_ns);
-	out_acked(c, 0);
+	out_told(c);
 	out_segment(s, c->neigh, &c->key, m, options, sum, ecn, now_ns);
 	return true;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <base/lines.h>
 #include <tcp/siphash.h>
 #include <tcp/tcp_priv.h>
 
@@ -83,16 +84,6 @@ static void stack_neigh_failed(void *ctx, struct rp_list *user, uint64_t now_ns)
 	tcp_mark_dirty(c);
 }
 
-/* Zeros, for records that are cache lines. */
-static void *stack_alloc_lines(size_t count, size_t size)
-{
-	void *p = aligned_alloc(RP_CACHE_LINE, count * size);
-
-	if (p)
-		memset(p, 0, count * size);
-	return p;
-}
-
 static int stack_alloc(struct rp_tcp_stack *s)
 {
 	const struct rp_tcp_config *c = &s->config;
@@ -101,9 +92,9 @@ static int stack_alloc(struct rp_tcp_stack *s)
 	memcpy(secret, c->secret, sizeof(secret));
 	secret[0] ^= siphash24(c->secret, "flow", 4);
 	secret[1] ^= siphash24(c->secret, "table", 5);
-	s->conns = stack_alloc_lines(c->connections_max, sizeof(*s->conns));
+	s->conns = rp_lines_alloc(c->connections_max, sizeof(*s->conns));
 	s->dead = calloc(c->connections_max, sizeof(*s->dead));
-	s->tsegs = stack_alloc_lines(c->segments_max, sizeof(*s->tsegs));
+	s->tsegs = rp_lines_alloc(c->segments_max, sizeof(*s->tsegs));
 	s->ooos = calloc(c->reassembly_max, sizeof(*s->ooos));
 	s->listeners = calloc(c->listeners_max, sizeof(*s->listeners));
 	if (!s->conns || !s->dead || !s->tsegs || !s->ooos || !s->listeners || tcp_tw_init(s) ||
@@ -270,15 +261,15 @@ static void stack_input(
 void rp_tcp_rx(struct rp_tcp_stack *s, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
 {
 	struct rp_net_packet packets[RP_NET_BURST];
+	unsigned k;
 
 	s->now_ns = RP_MAX(s->now_ns, now_ns);
-	for (unsigned done = 0; done < n;) {
-		unsigned burst = RP_MIN(n - done, (unsigned)RP_NET_BURST), k;
-
-		k = rp_net_rx(s->net, frames + done, burst, packets, now_ns);
-		done += burst;
+	for (; n > RP_NET_BURST; frames += RP_NET_BURST, n -= RP_NET_BURST) {
+		k = rp_net_rx(s->net, frames, RP_NET_BURST, packets, now_ns);
 		stack_input(s, packets, k, now_ns);
 	}
+	k = rp_net_rx(s->net, frames, n, packets, now_ns);
+	stack_input(s, packets, k, now_ns);
 }
 
 void rp_tcp_rx_packets(

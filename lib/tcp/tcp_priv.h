@@ -144,6 +144,7 @@ struct tcp_conn {
 	uint32_t last_ack_sent;
 	uint32_t window_full;	/* what an empty buffer lets us tell */
 	uint32_t window_plenty; /* while so much is left, the peer needs no news of the window */
+	uint32_t window_step;	/* the right edge moves by no less */
 	uint32_t ts_recent, ts_offset;
 	uint32_t unconsumed; /* bytes handed up and not given back */
 	uint32_t ooo_count;

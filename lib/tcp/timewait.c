@@ -2,13 +2,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <base/lines.h>
 #include <tcp/tcp_priv.h>
 
 #define TW_EXPIRE_BUDGET 64
 
 int tcp_tw_init(struct rp_tcp_stack *s)
 {
-	s->tws = calloc(s->config.time_wait_max, sizeof(*s->tws));
+	s->tws = rp_lines_alloc(s->config.time_wait_max, sizeof(*s->tws));
 	if (!s->tws)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->config.time_wait_max; i++)

@@ -42,6 +42,8 @@ void tcp_window_init(struct tcp_conn *c)
 	uint32_t most = window_most(c);
 
 	c->window_full = window_offer_of(c, tcp_stack_of(c)->config.receive_buffer_bytes);
+	/* RFC 9293 3.8.6.2.2: less is no news. */
+	c->window_step = RP_MIN((uint32_t)c->mss_full, most / 2);
 	c->window_plenty = RP_MAX(most - most / 4 + 1, 2u * c->mss_full);
 }
 
@@ -61,7 +63,7 @@ uint16_t tcp_window_select_any(struct tcp_conn *c, bool syn)
 
 	if (rp_seq_geq(c->rcv_adv, c->rcv_nxt))
 		told = c->rcv_adv - c->rcv_nxt;
-	if (offer >= told + tcp_window_step(c))
+	if (offer >= told + c->window_step)
 		field = RP_MIN(offer >> shift, UINT16_MAX);
 	if (field << shift > told) {
 		c->rcv_adv = c->rcv_nxt + (field << shift);
@@ -82,7 +84,7 @@ bool tcp_window_update_due(const struct tcp_conn *c)
 		return false;
 	if (rp_seq_lt(c->rcv_adv, c->rcv_nxt))
 		told = 0;
-	if (offer < told + tcp_window_step(c))
+	if (offer < told + c->window_step)
 		return false;
 	gain = offer - told;
 	/*

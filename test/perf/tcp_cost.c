@@ -454,12 +454,32 @@ static void close_all(void)
 	}
 }
 
-static int start_eal(void)
+#define MEMORY_MIB 768u
+
+/* Buffers on pages of 4 KiB cost a look-up each: huge ones are taken where enough are free. */
+static bool huge_pages(void)
+{
+	FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
+	unsigned pages = 0;
+
+	if (!f)
+		return false;
+	if (fscanf(f, "%u", &pages) != 1)
+		pages = 0;
+	fclose(f);
+	return 2 * pages >= MEMORY_MIB + 64;
+}
+
+static int start_eal(bool steps)
 {
 	static char *eal[] = {(char *)"tcp_cost", (char *)"--no-huge", (char *)"-m", (char *)"768",
 		(char *)"--no-pci", (char *)"--no-telemetry", (char *)"--no-shconf", (char *)"-l",
 		(char *)"0", (char *)"--log-level=1", NULL};
+	bool huge = !steps && huge_pages();
 
+	if (huge)
+		eal[1] = (char *)"--in-memory";
+	printf("huge pages: %s\n", huge ? "yes" : "no");
 	return rte_eal_init(RP_ARRAY_SIZE(eal) - 1, eal);
 }
 
@@ -492,7 +512,7 @@ int main(int argc, char **argv)
 	what = argc > 1 ? argv[1] : "";
 	n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 	m = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
-	if (start_eal() < 0)
+	if (start_eal(steps) < 0)
 		return 2;
 	ns_per_tick = 1e9 / (double)rte_get_tsc_hz();
 	if (steps) {
