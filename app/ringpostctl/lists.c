@@ -63,12 +63,14 @@ static const void *field_at(const ProtobufCMessage *m, const char *name, size_t 
 	return *(void *const *)((const char *)m + f->offset);
 }
 
-/* Of all rows, which say no counters: those are one queue's, `queue show`. */
+/* Counters and times are one queue's: `queue show`. */
 static json_t *row_json(const ProtobufCMessage *m)
 {
 	json_t *o = json_message(m);
 
 	json_object_del(o, "counters");
+	json_object_del(o, "wait_times");
+	json_object_del(o, "accept_times");
 	return o;
 }
 

@@ -36,6 +36,29 @@ static void line_ns(const char *name, uint64_t ns)
 	printf("%-22s %s\n", name, ns ? text_ns(text, ns) : "-");
 }
 
+/* The bound of the bucket that the part of all lies in. */
+static void line_times(const char *name, Ringpost__V1__TimesBucket *const *list, size_t count)
+{
+	static const unsigned parts[] = {50, 99};
+	uint64_t all = 0, sum;
+	char text[TABLE_CELL_SIZE];
+
+	for (size_t i = 0; i < count; i++)
+		all += list[i]->count;
+	printf("%-22s ", name);
+	for (unsigned p = 0; all > 0 && p < RP_ARRAY_SIZE(parts); p++) {
+		size_t i = 0;
+
+		for (sum = list[0]->count; i + 1 < count && sum * 100 < all * parts[p];
+			sum += list[i]->count)
+			i++;
+		printf("%s%u %% at most %s", p ? ", " : "", parts[p],
+			list[i]->le_us ? text_ns(text, list[i]->le_us * RP_NS_PER_US)
+				       : "very long");
+	}
+	puts(all > 0 ? "" : "-");
+}
+
 static void show_print(const Ringpost__V1__QueueView *q)
 {
 	char text[TABLE_CELL_SIZE];
@@ -67,6 +90,8 @@ static void show_print(const Ringpost__V1__QueueView *q)
 	line_ns("waited, mean", q->wait_mean_ns);
 	line_ns("waited, longest", q->wait_max_ns);
 	line_ns("offer to client, mean", q->accept_mean_ns);
+	line_times("waited", q->wait_times, q->n_wait_times);
+	line_times("offer to client", q->accept_times, q->n_accept_times);
 }
 
 /** A queue and its consumers, looked at once. */
@@ -275,6 +300,7 @@ struct peek {
 	const char *const *heads;
 	uint32_t right;
 	void (*row)(char (*cells)[TABLE_CELL_SIZE], const Ringpost__V1__QueueMessage *m);
+	bool jobs; /**< process requests only */
 };
 
 static void text_value(char *cell, const uint8_t *data, size_t length, bool whole)
@@ -363,7 +389,10 @@ static json_t *message_json(const Ringpost__V1__QueueMessage *m)
 static void peek_page(const struct peek *p, const Ringpost__V1__MessagesReply *r, uint32_t *left,
 	struct table *t, json_t *rows)
 {
-	for (size_t i = 0; i<r->n_messages && * left> 0; i++, --*left) {
+	for (size_t i = 0; i<r->n_messages && * left> 0; i++) {
+		if (p->jobs && !r->messages[i]->request)
+			continue;
+		--*left;
 		if (rows)
 			json_array_append_new(rows, message_json(r->messages[i]));
 		else
@@ -408,9 +437,9 @@ static int peek_run(struct client *c, const struct peek *p, uint32_t count, int 
 		table_print(&t);
 		return 0;
 	}
-	root = json_head("ringpost.queue_peek", node);
+	root = json_head(p->jobs ? "ringpost.jobs" : "ringpost.queue_peek", node);
 	json_object_set_new(root, "queue", json_text(o.argv[0]));
-	json_object_set_new(root, "messages", rows);
+	json_object_set_new(root, p->jobs ? "jobs" : "messages", rows);
 	return json_print(root);
 }
 
@@ -430,6 +459,58 @@ int dead_letters_list(struct client *c, int argc, char **argv)
 	static const struct peek p = {.heads = heads, .right = 0xf1, .row = letter_row};
 
 	return peek_run(c, &p, LETTERS_COUNT, argc, argv);
+}
+
+/* ---- jobs ---- */
+
+static void job_row(char (*cells)[TABLE_CELL_SIZE], const Ringpost__V1__QueueMessage *m)
+{
+	snprintf(cells[0], TABLE_CELL_SIZE, "%" PRIu64, m->request);
+	text_cell(cells[1], m->tail);
+	text_cell(cells[2], m->state);
+	text_ns(cells[3], m->age_ns);
+	text_ns(cells[4], m->left_us * RP_NS_PER_US);
+	snprintf(cells[5], TABLE_CELL_SIZE, "%u", m->priority);
+	snprintf(cells[6], TABLE_CELL_SIZE, "%u", m->attempt);
+	text_bytes(cells[7], m->size);
+	text_cell(cells[8], m->holder[0] ? m->holder : "-");
+}
+
+int job_list(struct client *c, int argc, char **argv)
+{
+	static const char *const heads[] = {"REQUEST", "TAIL", "STATE", "AGE", "LEFT", "PRIORITY",
+		"OFFERS", "BYTES", "WORKER", NULL};
+	static const struct peek p = {.heads = heads, .right = 0xf9, .row = job_row, .jobs = true};
+
+	return peek_run(c, &p, LETTERS_COUNT, argc, argv);
+}
+
+int job_cancel(struct client *c, int argc, char **argv)
+{
+	Ringpost__V1__CancelRequest q = RINGPOST__V1__CANCEL_REQUEST__INIT;
+	Ringpost__V1__CancelReply *r;
+	struct options o;
+	char *end;
+	int rc = 0;
+
+	if (options_take(&o, "j", 2, 3, argc, argv) != 0)
+		return 2;
+	q.queue = o.argv[0];
+	q.tail = o.argv[1];
+	if (o.argc > 2) {
+		q.request = strtoull(o.argv[2], &end, 10);
+		if (*end != '\0' || q.request == 0)
+			return bad_usage("\"%s\" is no request", o.argv[2]);
+	}
+	r = ask(c, "/ringpost.v1.Admin/Cancel", &q.base, &ringpost__v1__cancel_reply__descriptor);
+	if (!r)
+		return 1;
+	if (o.json)
+		rc = json_answer("ringpost.job_cancel", &r->base);
+	else
+		printf("%u requests cancelled\n", r->requests);
+	ringpost__v1__cancel_reply__free_unpacked(r, NULL);
+	return rc;
 }
 
 /* ---- clearing ---- */

@@ -177,6 +177,8 @@ static json_t *queue_json(const struct top_queue *x)
 	json_t *o = json_message(&x->v->base);
 
 	json_object_del(o, "counters");
+	json_object_del(o, "wait_times");
+	json_object_del(o, "accept_times");
 	json_object_set_new(o, "puts_per_s", json_real(x->puts));
 	json_object_set_new(o, "deliveries_per_s", json_real(x->accepts));
 	json_object_set_new(o, "acks_per_s", json_real(x->acks));

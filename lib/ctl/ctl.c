@@ -109,6 +109,8 @@ static const struct rp_control_ops ctl_control_ops = {
 	.deliver = ctl_deliver,
 	.withdraw = ctl_withdraw,
 	.consumer_end = ctl_consumer_end,
+	.run_answer = ctl_run_answer,
+	.run_event = ctl_run_event,
 	.write_done = ctl_write_done,
 	.ready = ctl_ready,
 	.node_state = ctl_node_state,
@@ -336,6 +338,7 @@ static int create_server(struct rp_ctl *ctl)
 	etcd.server = ctl->server;
 	ctl->peer_backend = ctl_peer_backend;
 	ctl->peer_backend.ctx = ctl;
+	ctl_process_backend(ctl, &ctl->process_backend);
 	ctl_etcd_backend(ctl, &ctl->backend);
 	ctl->etcd = rp_etcd_create(&etcd);
 	if (!ctl->etcd)

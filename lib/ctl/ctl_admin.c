@@ -439,7 +439,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		const char *path;
 		const struct rp_grpc_call_ops *ops;
 		enum rp_grpc_kind kind;
-	} methods[CTL_ADMIN_METHODS] = {
+	} methods[] = {
 		{"/ringpost.v1.Admin/Stats", &stats_ops},
 		{"/ringpost.v1.Admin/Connections", &ctl_connections_ops},
 		{"/ringpost.v1.Admin/Neighbours", &ctl_neighbours_ops},
@@ -450,6 +450,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 		{"/ringpost.v1.Admin/Messages", &ctl_messages_ops},
 		{"/ringpost.v1.Admin/Clear", &ctl_clear_ops},
 		{"/ringpost.v1.Admin/Trace", &ctl_trace_ops},
+		{"/ringpost.v1.Admin/Cancel", &ctl_cancel_ops},
 		{"/ringpost.v1.Admin/Consumers", &ctl_consumers_ops},
 		{"/ringpost.v1.Admin/Streams", &ctl_streams_ops},
 		{"/ringpost.v1.Admin/Route", &ctl_route_ops},
@@ -463,6 +464,7 @@ int ctl_admin_create(struct rp_ctl *ctl)
 	};
 	int rc;
 
+	_Static_assert(RP_ARRAY_SIZE(methods) == CTL_ADMIN_METHODS, "as many as there is room for");
 	_Static_assert(RP_GRPC_UNARY == 0, "the kind where the table names none");
 	for (size_t i = 0; i < RP_ARRAY_SIZE(methods); i++)
 		ctl->admin_methods[i] = (struct rp_grpc_method){

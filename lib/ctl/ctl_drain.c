@@ -36,7 +36,7 @@ static void count_left(struct rp_ctl *ctl, Ringpost__V1__DrainReply *r)
 
 	rp_etcd_stats_get(ctl->etcd, &etcd);
 	r->node = ctl->config.self.node;
-	r->consumers = (uint32_t)(etcd.consumers + ctl->embed.consumers.count);
+	r->consumers = (uint32_t)(etcd.consumers + etcd.workers + ctl->embed.consumers.count);
 	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
 		const struct rp_engine_snapshot *snap = &ctl->snapshots[s];
 

@@ -218,6 +218,10 @@ int ctl_deliver(void *ctx, uint64_t consumer, const struct rp_control_delivery *
 		.value_count = d->value_count,
 		.mod_revision = d->revision,
 		.attempt = d->attempt,
+		.request = d->request,
+		.left_us = d->left_us,
+		.priority = d->priority,
+		.max_bytes = d->max_bytes,
 	};
 
 	int rc;
@@ -464,5 +468,6 @@ void ctl_etcd_backend(struct rp_ctl *ctl, struct rp_etcd_backend *backend)
 		.status = backend_status,
 		.now_ns = backend_now_ns,
 		.peer = &ctl->peer_backend,
+		.process = &ctl->process_backend,
 	};
 }

@@ -105,9 +105,32 @@ static void queue_fill(
 	x->accept_mean_ns = q->accept_mean_ns;
 }
 
-/* Of one queue; freed with counters_free(). */
-static void counters_fill(Ringpost__V1__QueueView *x, const struct rp_queue_counters *c)
+static Ringpost__V1__TimesBucket **times_fill(const struct rp_queue_times *t)
 {
+	Ringpost__V1__TimesBucket *items = calloc(RP_QUEUE_TIMES_BUCKETS, sizeof(*items));
+	Ringpost__V1__TimesBucket **list = calloc(RP_QUEUE_TIMES_BUCKETS, sizeof(*list));
+
+	RP_ASSERT(items && list);
+	for (unsigned i = 0; i < RP_QUEUE_TIMES_BUCKETS; i++) {
+		ringpost__v1__times_bucket__init(&items[i]);
+		items[i].le_us = i + 1 < RP_QUEUE_TIMES_BUCKETS ? 1ull << 2 * i : 0;
+		items[i].count = t->buckets[i];
+		list[i] = &items[i];
+	}
+	return list;
+}
+
+static void times_free(Ringpost__V1__TimesBucket **list)
+{
+	if (list)
+		free(list[0]);
+	free(list);
+}
+
+/* Of one queue; freed with counters_free(). */
+static void counters_fill(Ringpost__V1__QueueView *x, const struct rp_engine_view *v)
+{
+	const struct rp_queue_counters *c = &v->rows[0].queue.counters;
 	Ringpost__V1__QueueCounter *items = calloc(RP_QUEUE_COUNTER_COUNT, sizeof(*items));
 
 	x->counters = calloc(RP_QUEUE_COUNTER_COUNT, sizeof(*x->counters));
@@ -121,10 +144,17 @@ static void counters_fill(Ringpost__V1__QueueView *x, const struct rp_queue_coun
 #include <queue/queue_counters.def>
 #undef X
 	x->n_counters = RP_QUEUE_COUNTER_COUNT;
+	if (!v->has_times)
+		return;
+	x->wait_times = times_fill(&v->wait);
+	x->accept_times = times_fill(&v->accept);
+	x->n_wait_times = x->n_accept_times = RP_QUEUE_TIMES_BUCKETS;
 }
 
 static void counters_free(Ringpost__V1__QueueView *x)
 {
+	times_free(x->n_wait_times ? x->wait_times : NULL);
+	times_free(x->n_accept_times ? x->accept_times : NULL);
 	if (x->n_counters > 0)
 		free(x->counters[0]);
 	free(x->counters);
@@ -143,7 +173,7 @@ static void queues_reply(struct rp_ctl *ctl, void *who)
 			list[i] = &items[i];
 		}
 		if (a->ask.exact && ctl->view->row_count > 0)
-			counters_fill(&items[0], &ctl->view->rows[0].queue.counters);
+			counters_fill(&items[0], ctl->view);
 		r.node = ctl->config.self.node;
 		r.at_ns = ctl->view->now_ns;
 		r.queues = list;

@@ -304,6 +304,11 @@ static void metrics_control(struct rp_ctl *ctl, struct rp_metrics *m)
 	ADD(etcd_malformed, e.malformed);
 	ADD(etcd_policy_refused, e.policy_refused);
 	ADD(etcd_peer_unproved, e.peer_unproved);
+	ADD(process_runs, e.runs);
+	ADD(process_runs_refused, e.runs_refused);
+	ADD(process_runs_failed, e.runs_failed);
+	ADD(process_run_outputs, e.run_outputs);
+	ADD(process_workers, e.workers);
 }
 
 static void metrics_pool(struct rp_metrics *m, const struct rte_mempool *pool, const char *labels)

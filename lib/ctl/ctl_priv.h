@@ -11,6 +11,7 @@
 #include <engine/control_engine.h>
 #include <etcd/etcd.h>
 #include <etcd/peer.h>
+#include <etcd/process.h>
 #include <grpc/client.h>
 #include <grpc/http.h>
 #include <grpc/loop.h>
@@ -25,7 +26,7 @@
 #define CTL_REMOVED_MAX 64
 /** What a gRPC message may have above the largest request. */
 #define CTL_MESSAGE_OVERHEAD (512u << 10)
-#define CTL_ADMIN_METHODS 20
+#define CTL_ADMIN_METHODS 21
 /** "[address]:port" of IPv6, and an address with its prefix length. */
 #define CTL_ENDPOINT_TEXT_SIZE 64
 /** Tokens of messages to shards that SNAPSHOT_DONE answers; snapshots have 1. */
@@ -172,6 +173,7 @@ struct rp_ctl {
 	struct rp_reflection *reflection;
 	struct rp_etcd_backend backend;
 	struct rp_etcd_peer_backend peer_backend;
+	struct rp_etcd_process_backend process_backend;
 	struct rp_control *control;
 	struct ctl_tls tls;
 	struct rp_policy *policy;
@@ -200,7 +202,7 @@ struct rp_ctl {
 	uint32_t impair_open;		  /**< shards that have not answered yet */
 	struct rp_grpc_call *impair_call; /**< waits for IMPAIR; NULL when it has gone */
 	struct rp_grpc_method admin_methods[CTL_ADMIN_METHODS];
-	struct rp_list clears; /**< calls of Clear that wait for their shard */
+	struct rp_list clears; /**< calls of Clear and Cancel that wait for their shard */
 	uint64_t clear_token_last;
 	struct rp_http_handler metrics_handler;
 	/* metrics.listen; NULL: none. */
@@ -311,6 +313,11 @@ void ctl_consumer_end(void *ctx, uint64_t consumer, const char *reason);
 void ctl_write_done(void *ctx, uint64_t token, const struct rp_kv_result *result);
 void ctl_writes_free(struct rp_ctl *ctl);
 
+/* ctl_process.c */
+void ctl_process_backend(struct rp_ctl *ctl, struct rp_etcd_process_backend *backend);
+void ctl_run_answer(void *ctx, uint64_t run, enum rp_qstatus status, const char *message);
+void ctl_run_event(void *ctx, uint64_t run, const struct rp_control_run_event *event);
+
 /* ctl_admin.c */
 int ctl_admin_create(struct rp_ctl *ctl);
 void ctl_admin_destroy(struct rp_ctl *ctl);
@@ -351,10 +358,10 @@ void ctl_page_fill(
 	struct rp_ctl *ctl, struct Ringpost__V1__Page *p, const struct ctl_view_ask *ask);
 
 /* ctl_queue.c */
-/** False: it is no answer to a Clear. */
+/** False: it is no answer to a Clear or a Cancel. */
 bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *answer);
 void ctl_clears_free(struct rp_ctl *ctl);
-extern const struct rp_grpc_call_ops ctl_messages_ops, ctl_clear_ops;
+extern const struct rp_grpc_call_ops ctl_messages_ops, ctl_clear_ops, ctl_cancel_ops;
 /** Refuses the call: another node dispatches the queue. */
 void ctl_refuse_elsewhere(
 	struct rp_ctl *ctl, struct rp_grpc_call *call, const char *queue, uint64_t dispatcher);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ringpost.v1.Admin: the messages of one queue, and what an operator does to them. */
+/* ringpost.v1.Admin: the messages and jobs of one queue, and what an operator does to them. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 #include <ctl/ctl_priv.h>
 #include <route/key.h>
 
-/** Of Clear: in tokens of queue operations; those of the services and of ctl_embed.c have it not.
+/** Of Clear and Cancel: in tokens of queue operations; those of the services and of ctl_embed.c
+ * have it not.
  */
 #define CLEAR_FLAG (1ull << 59)
 
@@ -57,6 +58,11 @@ static void message_fill(struct message_item *x, struct rp_engine_view_message *
 	x->m.holder_node = i->node;
 	x->m.holder = x->uuid;
 	x->m.size = v->value_length;
+	if (i->process.kind == RP_PROCESS_REQUEST) {
+		x->m.request = i->process.request;
+		x->m.left_us = i->left_us;
+		x->m.priority = i->process.priority;
+	}
 	x->m.value.data = v->value;
 	x->m.value.len = RP_MIN(v->value_length, (uint32_t)sizeof(v->value));
 }
@@ -106,8 +112,8 @@ struct ctl_clear {
 	struct rp_list node;
 	uint64_t token;
 	struct rp_grpc_call *call;
-	char queue[RP_NAME_BYTES_MAX + 1];
-	bool replay;
+	char queue[RP_NAME_BYTES_MAX + 1], tail[RP_TAIL_BYTES_MAX + 1];
+	bool replay, cancel;
 };
 
 static struct ctl_clear *clear_find(struct rp_ctl *ctl, uint64_t token)
@@ -129,6 +135,24 @@ static void clear_free(struct ctl_clear *x)
 	free(x);
 }
 
+static void cancel_reply(
+	struct rp_ctl *ctl, struct ctl_clear *x, const struct rp_control_answer *answer)
+{
+	Ringpost__V1__CancelReply r = RINGPOST__V1__CANCEL_REPLY__INIT;
+
+	if (answer->status != RP_Q_OK && answer->status != RP_Q_NOT_FOUND) {
+		rp_grpc_call_finish(x->call,
+			(enum rp_grpc_code)rp_etcd_qstatus_code(answer->status),
+			rp_qstatus_text(answer->status));
+		return;
+	}
+	r.node = ctl->config.self.node;
+	r.queue = x->queue;
+	r.tail = x->tail;
+	r.requests = answer->deleted;
+	ctl_admin_reply(x->call, &r.base);
+}
+
 bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *answer)
 {
 	Ringpost__V1__ClearReply r = RINGPOST__V1__CLEAR_REPLY__INIT;
@@ -140,7 +164,9 @@ bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_contro
 	/* The caller may have gone. */
 	if (!x)
 		return true;
-	if (answer->status == RP_Q_NOT_HOLDER) {
+	if (x->cancel) {
+		cancel_reply(ctl, x, answer);
+	} else if (answer->status == RP_Q_NOT_HOLDER) {
 		rp_grpc_call_finish(x->call, RP_GRPC_FAILED_PRECONDITION,
 			"another node dispatches the queue: ask there (ringpostctl queues says "
 			"which)");
@@ -156,6 +182,30 @@ bool ctl_clear_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_contro
 	}
 	clear_free(x);
 	return true;
+}
+
+static struct ctl_clear *clear_new(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *queue)
+{
+	struct ctl_clear *x = calloc(1, sizeof(*x));
+
+	RP_ASSERT(x != NULL);
+	x->token = ++ctl->clear_token_last | CLEAR_FLAG;
+	x->call = call;
+	snprintf(x->queue, sizeof(x->queue), "%s", queue);
+	rp_list_push_back(&ctl->clears, &x->node);
+	rp_grpc_call_set_user(call, x);
+	return x;
+}
+
+static void clear_send(
+	struct rp_ctl *ctl, struct ctl_clear *x, const struct rp_control_queue_op *op)
+{
+	if (rp_control_queue_op(ctl->control, op, x->token, ctl_now(ctl)) != 0) {
+		rp_grpc_call_finish(x->call, RP_GRPC_UNAVAILABLE,
+			"ringpost: the shard's ring is full, ask again");
+		clear_free(x);
+	}
+	ctl_kick(ctl);
 }
 
 static void clear_ask(
@@ -182,20 +232,9 @@ static void clear_ask(
 			call, RP_GRPC_INVALID_ARGUMENT, "ringpost: act: expected purge or replay");
 		return;
 	}
-	x = calloc(1, sizeof(*x));
-	RP_ASSERT(x != NULL);
-	x->token = ++ctl->clear_token_last | CLEAR_FLAG;
-	x->call = call;
+	x = clear_new(ctl, call, q->queue);
 	x->replay = replay;
-	snprintf(x->queue, sizeof(x->queue), "%s", q->queue);
-	rp_list_push_back(&ctl->clears, &x->node);
-	rp_grpc_call_set_user(call, x);
-	if (rp_control_queue_op(ctl->control, &op, x->token, ctl_now(ctl)) != 0) {
-		rp_grpc_call_finish(
-			call, RP_GRPC_UNAVAILABLE, "ringpost: the shard's ring is full, ask again");
-		clear_free(x);
-	}
-	ctl_kick(ctl);
+	clear_send(ctl, x, &op);
 }
 
 static void on_clear(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
@@ -207,6 +246,43 @@ static void on_clear(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	if (ctl_admin_admitted(call))
 		clear_ask(ctx, call, q);
 	ringpost__v1__clear_request__free_unpacked(q, NULL);
+}
+
+static void cancel_ask(
+	struct rp_ctl *ctl, struct rp_grpc_call *call, const Ringpost__V1__CancelRequest *q)
+{
+	struct rp_span name = {(const uint8_t *)q->queue, strlen(q->queue)};
+	struct rp_span tail = {(const uint8_t *)q->tail, strlen(q->tail)};
+	struct rp_control_queue_op op = {
+		.type = RP_XMSG_CANCEL,
+		.hash = rp_queue_hash(name.data, name.length),
+		.name = name,
+		.tail = tail,
+		.idx = q->request,
+	};
+	struct ctl_clear *x;
+
+	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX || tail.length == 0 ||
+		tail.length > RP_TAIL_BYTES_MAX) {
+		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT,
+			"queue key: the queue's name and the tail have 1 to 255 bytes");
+		return;
+	}
+	x = clear_new(ctl, call, q->queue);
+	x->cancel = true;
+	snprintf(x->tail, sizeof(x->tail), "%s", q->tail);
+	clear_send(ctl, x, &op);
+}
+
+static void on_cancel_job(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	Ringpost__V1__CancelRequest *q = ringpost__v1__cancel_request__unpack(NULL, length, data);
+
+	if (ctl_admin_malformed(call, q))
+		return;
+	if (ctl_admin_admitted(call))
+		cancel_ask(ctx, call, q);
+	ringpost__v1__cancel_request__free_unpacked(q, NULL);
 }
 
 static void on_clear_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
@@ -227,3 +303,5 @@ const struct rp_grpc_call_ops ctl_messages_ops = {
 	.on_message = on_messages, .on_cancel = ctl_admin_on_cancel};
 const struct rp_grpc_call_ops ctl_clear_ops = {
 	.on_message = on_clear, .on_cancel = on_clear_cancel};
+const struct rp_grpc_call_ops ctl_cancel_ops = {
+	.on_message = on_cancel_job, .on_cancel = on_clear_cancel};

@@ -27,7 +27,7 @@ struct rp_control;
 
 struct rp_control_run {
 	struct rp_span queue;
-	struct rp_span value; /**< the envelope, as workers see it; its reply_to is left out */
+	struct rp_span value; /**< the envelope, as workers see it; its reply_to is only for them */
 };
 
 enum rp_control_run_event_kind {
@@ -42,6 +42,9 @@ struct rp_control_run_event {
 	enum rp_process_code code; /**< FAILED */
 	const char *reason;	   /**< FAILED; borrow */
 };
+
+/** The queue that the outputs of this node's Runs go to: what workers by keys find as reply_to. */
+void rp_control_run_queue(const struct rp_control *c, char name[32]);
 
 /**
  * `run` names it: not 0, below 2^56, of no other that lives. Everything is copied. Answered by

@@ -96,6 +96,4 @@ void control_run_answered(struct rp_control *c, uint64_t run, uint64_t request,
 	enum rp_qstatus status, const char *message);
 /** RUN_EVENT; take. */
 void control_on_run_event(struct rp_control *c, const struct rp_xmsg *m);
-/** The queue that outputs for runs of this node go to. */
-void control_run_queue(const struct rp_control *c, char name[32]);
 void control_run_free_all(struct rp_control *c);

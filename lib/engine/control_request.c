@@ -294,7 +294,7 @@ void control_request_start(struct rp_control *c, const struct rp_control_queue_o
 		free(r);
 		return;
 	}
-	control_run_queue(c, queue);
+	rp_control_run_queue(c, queue);
 	request_begin(c, r, &e, (struct rp_span){(const uint8_t *)queue, strlen(queue)});
 	rp_envelope_clear(&e);
 }

@@ -16,7 +16,7 @@
 #include <base/mbuf.h>
 #include <engine/control_process_priv.h>
 
-void control_run_queue(const struct rp_control *c, char name[32])
+void rp_control_run_queue(const struct rp_control *c, char name[32])
 {
 	snprintf(name, 32, "run:%016" PRIx64, c->self.node);
 }
@@ -52,7 +52,7 @@ static bool run_queue_ready(struct rp_control *c)
 
 	if (c->run_pinned)
 		return true;
-	control_run_queue(c, name);
+	rp_control_run_queue(c, name);
 	part.length = strlen(name);
 	m.name_length = (uint16_t)part.length;
 	m.m = control_chain(c, &part, 1);
@@ -166,7 +166,7 @@ void rp_control_run_read(struct rp_control *c, uint64_t id, uint32_t bytes)
 
 	if (!r)
 		return;
-	control_run_queue(c, queue);
+	rp_control_run_queue(c, queue);
 	parts[0] = (struct rp_span){(const uint8_t *)queue, strlen(queue)};
 	parts[1] = r->tail;
 	m.name_length = (uint16_t)parts[0].length;

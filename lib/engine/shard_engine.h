@@ -186,6 +186,8 @@ struct rp_engine_view {
 	uint64_t now_ns;
 	uint32_t next; /**< 0: that was the last page */
 	uint32_t row_count;
+	bool has_times; /**< of an exact queue: as rp_queue_times_of() */
+	struct rp_queue_times wait, accept;
 	uint32_t place_count; /**< of an exact queue: where its consumers are */
 	struct rp_queue_place places[RP_PEERS_MAX];
 	struct rp_engine_view_row rows[RP_ENGINE_VIEW_ROWS]; /**< MESSAGES, TRACES: the queue */

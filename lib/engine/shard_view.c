@@ -79,6 +79,7 @@ static void queue_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t n
 		return;
 	text_of(v->rows[0].name, name);
 	v->row_count = 1;
+	v->has_times = rp_queue_times_of(e->queues, name, &v->wait, &v->accept);
 	v->place_count = rp_queue_places(e->queues, name, v->places, RP_PEERS_MAX);
 }
 
@@ -143,6 +144,7 @@ void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t no
 
 	v->filled = true;
 	v->now_ns = now_ns;
+	v->has_times = false;
 	v->next = v->row_count = v->place_count = v->message_count = v->trace_count = 0;
 	if (named_fill(e, v, now_ns))
 		return;

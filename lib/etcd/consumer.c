@@ -234,6 +234,8 @@ int rp_etcd_consumer_deliver(struct rp_etcd *e, uint64_t consumer, const struct 
 	size_t length;
 	int status;
 
+	if (consumer & RP_ETCD_PROCESS_FLAG)
+		return etcd_work_deliver(e, consumer, d);
 	if (!w)
 		return -ENOENT;
 	status = event_of(&m, w, d->idx, d->tail, d->mod_revision);
@@ -271,6 +273,8 @@ int rp_etcd_consumer_withdraw(struct rp_etcd *e, uint64_t consumer, uint64_t idx
 	struct consumer_event m;
 	int status;
 
+	if (consumer & RP_ETCD_PROCESS_FLAG)
+		return etcd_work_withdraw(e, consumer, idx);
 	if (!w)
 		return -ENOENT;
 	status = event_of(&m, w, idx, tail, mod_revision);
@@ -288,6 +292,8 @@ void rp_etcd_consumer_end(struct rp_etcd *e, uint64_t consumer, const char *reas
 {
 	struct etcd_watch *w = consumer_find(e, consumer);
 
-	if (w)
+	if (consumer & RP_ETCD_PROCESS_FLAG)
+		etcd_work_end(e, consumer, reason);
+	else if (w)
 		consumer_end(w, reason ? reason : "queue: the consumer was ended");
 }

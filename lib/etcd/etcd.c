@@ -106,37 +106,56 @@ static const struct service_method peer_methods[] = {
 	{RP_ETCD_PEER_PATH_LEASE, RP_GRPC_UNARY, &etcd_peer_lease_ops, true},
 };
 
+static const struct service_method process_methods[] = {
+	{"/ringpost.v1.Process/Run", RP_GRPC_BIDI, &etcd_run_ops, false, ETCD_AUTH_SELF},
+	{"/ringpost.v1.Process/Work", RP_GRPC_BIDI, &etcd_work_ops, false, ETCD_AUTH_SELF},
+};
+
+/* The i-th of those that are served; NULL behind the last. */
+static const struct service_method *method_at(const struct rp_etcd *e, uint32_t i)
+{
+	const struct {
+		const struct service_method *methods;
+		uint32_t count;
+	} tables[] = {
+		{etcd_methods, RP_ARRAY_SIZE(etcd_methods)},
+		{process_methods, e->backend->process ? RP_ARRAY_SIZE(process_methods) : 0},
+		{peer_methods, e->backend->peer ? RP_ARRAY_SIZE(peer_methods) : 0},
+	};
+
+	for (uint32_t t = 0; t < RP_ARRAY_SIZE(tables); t++) {
+		if (i < tables[t].count)
+			return &tables[t].methods[i];
+		i -= tables[t].count;
+	}
+	return NULL;
+}
+
 static void set_message_limits(struct rp_etcd *e)
 {
-	for (uint32_t i = 0; i < e->method_count; i++) {
-		bool small = i < RP_ARRAY_SIZE(etcd_methods)
-				     ? etcd_methods[i].small
-				     : peer_methods[i - RP_ARRAY_SIZE(etcd_methods)].small;
-
+	for (uint32_t i = 0; i < e->method_count; i++)
 		e->methods[i].message_bytes_max =
-			small ? ETCD_SMALL_MESSAGE_BYTES
-			      : (size_t)e->config.request_bytes_max + ETCD_REQUEST_OVERHEAD;
-	}
+			method_at(e, i)->small
+				? ETCD_SMALL_MESSAGE_BYTES
+				: (size_t)e->config.request_bytes_max + ETCD_REQUEST_OVERHEAD;
 }
 
 static int register_methods(struct rp_etcd *e)
 {
-	size_t etcd_count = RP_ARRAY_SIZE(etcd_methods);
-	size_t peer_count = e->backend->peer ? RP_ARRAY_SIZE(peer_methods) : 0;
-
-	e->method_count = (uint32_t)(etcd_count + peer_count);
+	while (method_at(e, e->method_count))
+		e->method_count++;
 	e->methods = calloc(e->method_count, sizeof(e->methods[0]));
 	e->gates = calloc(e->method_count, sizeof(e->gates[0]));
 	RP_ASSERT(e->methods != NULL && e->gates != NULL);
 	for (uint32_t i = 0; i < e->method_count; i++) {
-		const struct service_method *m =
-			i < etcd_count ? &etcd_methods[i] : &peer_methods[i - etcd_count];
+		const struct service_method *m = method_at(e, i);
 
 		e->gates[i] = (struct etcd_method){.e = e,
 			.ops = m->ops,
 			.kind = m->kind,
 			.auth = m->auth,
-			.of_nodes = i >= etcd_count};
+			.of_nodes = m >= peer_methods &&
+				    m < peer_methods + RP_ARRAY_SIZE(peer_methods)};
 		e->methods[i] = (struct rp_grpc_method){.path = m->path,
 			.kind = m->kind,
 			.ops = &etcd_gate_ops,
@@ -180,6 +199,8 @@ struct rp_etcd *rp_etcd_create(const struct rp_etcd_config *config)
 	rp_list_init(&e->rooms);
 	status = etcd_auth_create(e);
 	if (status == 0)
+		status = etcd_process_create(e);
+	if (status == 0)
 		status = register_methods(e);
 	if (status == 0)
 		status = etcd_http_register(e);
@@ -206,6 +227,7 @@ void rp_etcd_destroy(struct rp_etcd *e)
 	etcd_keepalives_free(e);
 	etcd_contests_free(e);
 	etcd_auth_free(e);
+	etcd_process_free(e);
 	etcd_table_clear(&e->calls);
 	etcd_table_clear(&e->delivers);
 	etcd_table_clear(&e->consumers);
@@ -253,7 +275,7 @@ static void compactions_run(struct rp_etcd *e)
 uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 {
 	uint64_t progress_ns;
-	bool hashing;
+	bool hashing, saying;
 
 	e->now_ns = now_ns;
 	if (e->progress_next_ns == 0)
@@ -273,8 +295,9 @@ uint64_t rp_etcd_run(struct rp_etcd *e, uint64_t now_ns)
 	compactions_run(e);
 	etcd_contests_run(e);
 	hashing = etcd_auth_run(e);
+	saying = etcd_process_run(e);
 	/* What waits for others has no event of its own to wake us. */
-	if (hashing || !rp_list_empty(&e->keepalives_unsent) ||
+	if (hashing || saying || !rp_list_empty(&e->keepalives_unsent) ||
 		!rp_list_empty(&e->contests_ready) || e->waiting_count > 0 ||
 		!rp_list_empty(&e->rooms) || !rp_list_empty(&e->compactions))
 		return now_ns + RP_NS_PER_MS;
@@ -291,6 +314,7 @@ void rp_etcd_stop(struct rp_etcd *e)
 	etcd_keepalives_stop(e);
 	etcd_contests_stop(e);
 	etcd_observers_stop(e);
+	etcd_process_stop(e);
 }
 
 void rp_etcd_stats_get(const struct rp_etcd *e, struct rp_etcd_stats *stats)

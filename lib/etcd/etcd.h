@@ -229,6 +229,8 @@ struct rp_etcd_backend {
 
 	/** ringpost.v1.Peer, server side (peer.h); NULL = UNIMPLEMENTED. */
 	const struct rp_etcd_peer_backend *peer;
+	/** ringpost.v1.Process (process.h); NULL = UNIMPLEMENTED. */
+	const struct rp_etcd_process_backend *process;
 };
 
 struct rp_etcd_config {
@@ -264,6 +266,8 @@ struct rp_etcd_stats {
 	uint64_t deliveries_sent; /**< events written to consumer watches */
 	uint64_t deliveries_no_room;
 	uint64_t withdrawals_sent;
+	uint64_t runs, runs_refused, runs_failed, run_outputs;
+	uint64_t workers;	  /**< of Work, now */
 	uint64_t answers_dropped; /**< answers whose call had gone */
 	uint64_t policy_refused;  /**< calls, and watches that were ended */
 	uint64_t malformed;	  /**< messages that did not decode */
@@ -321,6 +325,11 @@ struct rp_etcd_delivery {
 	uint32_t value_count;
 	int64_t mod_revision; /**< above every earlier one of this uuid, below 2^53 */
 	uint32_t attempt;     /**< from 1 */
+	/* Of a process request; all 0 of a plain message. */
+	uint64_t request;
+	uint64_t left_us; /**< of its time */
+	uint8_t priority;
+	uint32_t max_bytes; /**< of an output; 0: none */
 };
 
 /**

@@ -10,6 +10,7 @@
  *   policy.c    checks of access, part by part
  *   kv_*.c      the KV service: plain keys, txns, queue traffic
  *   watch.c     streams and their watches; consumer.c those that are consumers of a queue
+ *   process*.c requests and workers without keys
  *   cluster.c, maintenance.c, http.c, peer.c, peer_codec.c
  *
  * Ownership: a unary call that cannot be answered at once becomes a struct etcd_call, which lives
@@ -19,6 +20,7 @@
 #include <base/list.h>
 #include <etcd/etcd.h>
 #include <etcd/peer.h>
+#include <etcd/process.h>
 #include <grpc/http.h>
 #include <grpc/server.h>
 #include <kv/lease.h>
@@ -107,6 +109,7 @@ struct etcd_client {
 };
 
 struct etcd_auth;
+struct etcd_process;
 
 struct rp_etcd {
 	struct rp_etcd_config config;
@@ -120,6 +123,7 @@ struct rp_etcd {
 	uint32_t method_count;
 	struct etcd_method *gates; /**< one a method */
 	struct etcd_auth *auth;
+	struct etcd_process *process;
 	struct rp_http_handler http[4]; /**< borrowed by the server */
 
 	uint64_t token_last;
@@ -510,3 +514,22 @@ const struct etcd_conn *etcd_peer_is_proved(struct rp_etcd *e, struct rp_grpc_ca
 bool etcd_deliver_answer(
 	struct rp_etcd *e, uint64_t token, struct rp_span answer, int status, const char *text);
 int etcd_http_register(struct rp_etcd *e);
+
+/* ---- process.c, process_run.c, process_work.c; nothing happens without backend->process ---- */
+
+extern const struct rp_grpc_call_ops etcd_run_ops, etcd_work_ops;
+int etcd_process_create(struct rp_etcd *e);
+void etcd_process_free(struct rp_etcd *e);
+/** True: something waits for a ring, or for a connection that took nothing. */
+bool etcd_process_run(struct rp_etcd *e);
+/** Ends the streams that the policy refuses now. */
+void etcd_process_policy(struct rp_etcd *e);
+void etcd_process_stop(struct rp_etcd *e);
+void etcd_process_on_room(struct rp_grpc_call *call, void *ctx);
+void etcd_process_on_written(struct rp_grpc_call *call, uint64_t cookie, void *ctx);
+/** False: the token is not one of Work. */
+bool etcd_work_answer(struct rp_etcd *e, uint64_t token, const struct rp_etcd_queue_answer *answer);
+/* As the functions of etcd.h, for consumers with RP_ETCD_PROCESS_FLAG. */
+int etcd_work_deliver(struct rp_etcd *e, uint64_t handle, const struct rp_etcd_delivery *d);
+int etcd_work_withdraw(struct rp_etcd *e, uint64_t handle, uint64_t idx);
+void etcd_work_end(struct rp_etcd *e, uint64_t handle, const char *reason);

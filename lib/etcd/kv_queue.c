@@ -260,10 +260,13 @@ static void answer_put(struct etcd_call *c)
 void rp_etcd_queue_answer(
 	struct rp_etcd *e, uint64_t token, const struct rp_etcd_queue_answer *answer)
 {
-	struct etcd_call *c = etcd_call_find(e, token);
+	struct etcd_call *c;
 	int code = rp_etcd_qstatus_code(answer->status);
 	char text[512];
 
+	if (etcd_work_answer(e, token, answer))
+		return;
+	c = etcd_call_find(e, token);
 	if (!c)
 		return;
 	if (c->kind == ETCD_CALL_QUEUE_TXN) {

@@ -22,6 +22,7 @@ void rp_etcd_set_policy(struct rp_etcd *e, const struct rp_policy *policy)
 		return;
 	etcd_streams_policy(e);
 	etcd_observers_policy(e);
+	etcd_process_policy(e);
 }
 
 int etcd_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,

@@ -143,8 +143,11 @@ static bool look_at(struct look *l, const struct message *m, const char *state)
 		.state = state,
 		.tail_length = m->tail_length,
 		.meta_length = m->process.meta_length,
+		.process = m->process,
 		.payload = m->payload,
 	};
+	if (m->process.kind == RP_PROCESS_REQUEST)
+		x->left_us = rp_process_left_us(m->process.left_us, m->process.left_ns, l->now_ns);
 	if (m->consumer) {
 		x->node = m->consumer->node;
 		memcpy(x->uuid, m->consumer->uuid, RP_UUID_BYTES);

@@ -153,7 +153,8 @@ struct rp_queues *rp_queue_create(
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	qs->traces = traces_new();
-	if (!qs->traces || tables_init(qs) < 0) {
+	qs->times = times_new();
+	if (!qs->traces || !qs->times || tables_init(qs) < 0) {
 		rp_queue_destroy(qs);
 		errno = ENOMEM;
 		return NULL;
@@ -239,6 +240,7 @@ void rp_queue_destroy(struct rp_queues *qs)
 	free(qs->traces);
 	free(qs->job_table);
 	free(qs->session_table);
+	free(qs->times);
 	free(qs);
 }
 

@@ -518,6 +518,12 @@ struct rp_queue_info {
 bool rp_queue_info(const struct rp_queues *qs, struct rp_span name, struct rp_queue_info *info,
 	uint64_t now_ns);
 /**
+ * Of the offers that reached their client: how long their messages had waited, and how long they
+ * took. False: nothing happened in the queue lately.
+ */
+bool rp_queue_times_of(const struct rp_queues *qs, struct rp_span name, struct rp_queue_times *wait,
+	struct rp_queue_times *accept);
+/**
  * The first queue at table position *cursor or behind it, which moves on; start at 0. False at the
  * end. Queues that come and go meanwhile may be missed.
  */
@@ -572,6 +578,8 @@ struct rp_queue_message_info {
 	uint8_t uuid[RP_UUID_BYTES]; /**< held: by whom */
 	uint16_t tail_length;
 	uint16_t meta_length;		/**< of the payload, between tail and value */
+	struct rp_qmsg_process process; /**< all zero of a plain message */
+	uint64_t left_us;		/**< of its time; 0 of a plain message */
 	const struct rte_mbuf *payload; /**< borrow: valid until the next call */
 };
 /** How far rp_queue_messages() looks. */

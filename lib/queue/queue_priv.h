@@ -15,7 +15,7 @@
  * host.c      the consumer's host                 message.c   what other nodes send
  * request.c   clients' acknowledges and gets      audit.c     checks for tests
  * poll.c      timers                              move.c      a dispatcher that hands over
- * leave.c     a node that stops, or is drained    view.c, trace.c  what people ask
+ * leave.c     a node that stops, or is drained    view.c, trace.c, times.c  what people ask
  * admit.c     what may come in                    policy.c    what a policy makes of a queue
  * death.c     messages that end, dead letters     dedup.c     tails that were seen
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
@@ -350,11 +350,11 @@ struct queue {
 	uint32_t in_work : 1, traced : 1; /**< the latter: new messages are followed */
 	uint32_t resend : 1;		  /**< a consumer has to be sent again what it holds */
 	uint32_t in_later : 1;
-	uint32_t pinned : 1;	 /**< as the record says: nobody takes it over */
-	uint32_t pin_wanted : 1; /**< this node is to dispatch it, pinned */
-	uint32_t asking : 1;	 /**< a REQUEST_LEFT is on its way */
-	uint16_t policy;	 /**< of qs->policies; POLICY_NONE */
-	uint16_t policy_version; /**< of qs, when it was looked for */
+	uint32_t pinned : 1;		     /**< as the record says: nobody takes it over */
+	uint32_t pin_wanted : 1;	     /**< this node is to dispatch it, pinned */
+	uint32_t asking : 1;		     /**< a REQUEST_LEFT is on its way */
+	uint16_t policy;		     /**< of qs->policies; POLICY_NONE */
+	uint16_t policy_version, times_slot; /**< of qs, when it was looked for; of times.c, or 0 */
 	uint64_t wait_sum_ns, wait_max_ns, accept_sum_ns; /**< of accepts */
 	struct queue_more *more;			  /**< NULL: nothing of it is needed yet */
 	struct {
@@ -390,6 +390,7 @@ struct rp_queues {
 	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
 	uint64_t order_floor; /**< last order of the queues that ended here */
 	struct queue_traces *traces;
+	struct queue_times_table *times;
 	uint32_t leave_cursor;	 /**< while leaving: buckets of queue_table that were looked at */
 	uint32_t leave_hosts;	 /**< while draining: hosts that were looked at */
 	uint64_t leave_again_ns; /**< while draining: both are looked at anew */
@@ -438,7 +439,6 @@ static inline void count_one(uint64_t *a)
 {
 	__atomic_store_n(a, *a + 1, __ATOMIC_RELAXED);
 }
-
 #define X(name, text)                                                          \
 	static inline void count_##name(struct rp_queues *qs, struct queue *q) \
 	{                                                                      \

@@ -107,24 +107,12 @@ static bool accept_is_late(const struct consumer *c, struct message *msg, const 
 	return m->mod_revision < c->start_revision;
 }
 
-static void times_add(struct rp_queue_times *t, uint64_t ns)
-{
-	uint64_t us = (ns + RP_NS_PER_US - 1) / RP_NS_PER_US;
-	unsigned i = us <= 1 ? 0 : (65 - (unsigned)__builtin_clzll(us - 1)) / 2;
-
-	t->buckets[RP_MIN(i, (unsigned)RP_QUEUE_TIMES_BUCKETS - 1)]++;
-	t->count++;
-	t->sum_ns += ns;
-	t->max_ns = RP_MAX(t->max_ns, ns);
-}
-
 static void count_times(struct rp_queues *qs, const struct message *msg, uint64_t now_ns)
 {
 	uint64_t wait = age_ns(msg->since_ns, msg->bound_ns), took = age_ns(msg->bound_ns, now_ns);
 	struct queue *q = msg->q;
 
-	times_add(&qs->wait, wait);
-	times_add(&qs->accept, took);
+	times_count(qs, q, wait, took);
 	q->wait_sum_ns += wait;
 	q->wait_max_ns = RP_MAX(q->wait_max_ns, wait);
 	q->accept_sum_ns += took;

@@ -82,6 +82,7 @@ void queue_free(struct rp_queues *qs, struct queue *q)
 	sessions_free(qs, q);
 	if (q->more)
 		rp_wheel_del(&qs->look_wheel, &q->more->look);
+	times_forget(qs, q);
 	if (q->more)
 		slab_put(&qs->mores, q->more);
 	blob_put(&qs->names, q->name, q->name_length);

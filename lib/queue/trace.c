@@ -150,7 +150,7 @@ static void shown_fill(const struct rp_queues *qs, struct rp_queue_trace *t,
 	*t = (struct rp_queue_trace){
 		.idx = m->idx,
 		.age_ns = age_ns(m->since_ns, now_ns),
-		.bytes = m->bytes - m->tail_length,
+		.bytes = m->bytes - m->tail_length - m->process.meta_length,
 		.tail_length = m->tail_length,
 	};
 	memcpy(t->tail, rte_pktmbuf_mtod(m->payload, const uint8_t *), m->tail_length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Where the engine tells of messages that are followed; see trace.h. */
+/* Where the engine tells of messages that are followed (trace.h), and of times. */
 
 #include <queue/trace.h>
 
@@ -21,6 +21,13 @@ void trace_begin(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 void trace_gone(struct rp_queues *qs, struct message *m);
 /** The queue is freed: nobody waits for its messages. */
 void trace_disarm(struct rp_queues *qs, struct queue *q);
+
+/* times.c */
+struct queue_times_table *times_new(void);
+/** An offer of the queue reached its client. */
+void times_count(struct rp_queues *qs, struct queue *q, uint64_t wait_ns, uint64_t accept_ns);
+/** The queue is freed. */
+void times_forget(struct rp_queues *qs, struct queue *q);
 
 /** A step of a message; `c`: the consumer that it is about, or NULL. */
 static inline void trace_step(struct rp_queues *qs, const struct message *m,

@@ -22,7 +22,7 @@ BINARIES = os.path.abspath(sys.argv[1])
 RAW = {"request_serializer": bytes, "response_deserializer": bytes}
 SERVICES = {"etcdserverpb.KV", "etcdserverpb.Watch", "etcdserverpb.Cluster", "etcdserverpb.Lease",
             "etcdserverpb.Maintenance", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
-            "grpc.reflection.v1alpha.ServerReflection", "ringpost.v1.Admin", "ringpost.v1.Peer"}
+            "grpc.reflection.v1alpha.ServerReflection", "ringpost.v1.Admin", "ringpost.v1.Peer", "ringpost.v1.Process"}
 
 
 def text_field(number, text):

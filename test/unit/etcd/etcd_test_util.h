@@ -14,6 +14,7 @@
 
 #include <etcd/etcd.h>
 #include <etcd/peer.h>
+#include <etcd/process.h>
 #include <etcdserverpb/rpc.pb-c.h>
 
 #include "fake_grpc.h"
@@ -36,6 +37,9 @@ struct rig {
 #define UUID "00112233-4455-6677-8899-aabbccddeeff"
 #define UUID2 "10112233-4455-6677-8899-aabbccddeeff"
 
+/* The node's part of ringpost.v1.Process; NULL: it is not served. */
+static const struct rp_etcd_process_backend *rig_process __attribute__((unused));
+
 static inline int rig_setup(void **state)
 {
 	struct rig *r = calloc(1, sizeof(*r));
@@ -43,6 +47,7 @@ static inline int rig_setup(void **state)
 		.cluster_id = RIG_CLUSTER, .member_id = RIG_MEMBER, .raft_term = 2};
 
 	fake_node_init(&r->node, 1);
+	r->node.backend.process = rig_process;
 	r->server = fake_server_new();
 	r->kv = config.kv = r->node.kv;
 	config.server = r->server;

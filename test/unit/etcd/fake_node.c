@@ -13,7 +13,8 @@ static bool name_is(const char *name, struct rp_span s)
 
 static void name_copy(char *to, struct rp_span s)
 {
-	memcpy(to, s.data, s.length);
+	if (s.length > 0)
+		memcpy(to, s.data, s.length);
 	to[s.length] = 0;
 }
 

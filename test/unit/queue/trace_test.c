@@ -284,6 +284,48 @@ static void waited_for(void **state)
 	cluster_free(c);
 }
 
+/* Each queue has its own histograms, and those of the shard are of all. */
+static void times(void **state)
+{
+	struct cluster *c = cluster_new(1, 1, NULL);
+	struct client *a = open_consumer(c, 0, Q, 1, 0, ""),
+		      *b = open_consumer(c, 0, "other", 2, 0, "");
+	struct rp_queue_times wait, accept;
+	struct rp_queue_totals totals;
+
+	settle(c);
+	assert_false(rp_queue_times_of(c->nodes[0].qs, span_of(Q), &wait, &accept));
+	put(c, 0, Q, "t", 1);
+	for (unsigned i = 0; i < 3; i++)
+		put(c, 0, "other", "t", i);
+	settle(c);
+	assert_int_equal(shown(a, false) + shown(b, false), 4);
+	assert_true(rp_queue_times_of(c->nodes[0].qs, span_of(Q), &wait, &accept));
+	assert_int_equal(wait.count, 1);
+	assert_int_equal(accept.count, 1);
+	/* It was offered at once, and accepted some tenths of a millisecond later. */
+	assert_int_equal(wait.buckets[0], 1);
+	assert_true(accept.sum_ns > 0 && accept.max_ns == accept.sum_ns && !accept.buckets[0]);
+	assert_true(rp_queue_times_of(c->nodes[0].qs, span_of("other"), &wait, &accept));
+	assert_int_equal(wait.count, 3);
+	rp_queue_get_totals(c->nodes[0].qs, &totals);
+	assert_int_equal(totals.wait.count, 4);
+	assert_int_equal(totals.accept.count, 4);
+	/* A queue that ended left nothing to the next of its name. */
+	for (unsigned i = 0; i < 3; i++)
+		ack(c, 0, "other", 2, b->events[i].idx, 0);
+	settle(c);
+	close_consumer(c, b, RP_QUEUE_CLOSE_LEFT);
+	cluster_run(c, 700 * SEC);
+	assert_false(rp_queue_times_of(c->nodes[0].qs, span_of("other"), &wait, &accept));
+	b = open_consumer(c, 0, "other", 3, 0, "");
+	put(c, 0, "other", "t", 1);
+	settle(c);
+	assert_true(rp_queue_times_of(c->nodes[0].qs, span_of("other"), &wait, &accept));
+	assert_int_equal(wait.count, 1);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +335,7 @@ int main(void)
 		cmocka_unit_test(omitted),
 		cmocka_unit_test(many),
 		cmocka_unit_test(waited_for),
+		cmocka_unit_test(times),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
