@@ -18,11 +18,16 @@ struct shard_load {
 	uint64_t begin_ns, busy_ns, items, messages;
 };
 
-void shard_load_init(struct shard_load *l, uint64_t now_ns);
+void shard_load_init(struct shard_load *l, uint64_t tsc_hz, uint64_t now_ns);
 /** A turn ended that took so long. */
 void shard_load_turn(struct shard_load *l, bool busy, uint64_t took_ns);
-/** Ends the second when it is over; between turns. */
-void shard_load_second(struct shard_load *l, struct rp_engine *e, uint64_t now_ns);
+/** The second is over. */
+static inline bool shard_load_due(const struct shard_load *l, uint64_t now_ns)
+{
+	return now_ns - l->begin_ns >= RP_NS_PER_S;
+}
+/** Ends it, between turns: `messages` were put or sent here since the start. */
+void shard_load_second(struct shard_load *l, uint64_t messages, uint64_t now_ns);
 
 /** A burst that had some. */
 static inline void shard_load_burst(struct shard_load *l, struct rp_engine_bursts *b, unsigned n)

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include <rte_cycles.h>
 #include <rte_mbuf.h>
 
 #include <base/log.h>
@@ -333,6 +334,15 @@ static void rest(struct rp_shard *s, uint64_t now_ns)
 	rp_xcore_sleep_end(s->end);
 }
 
+/* What was put here, or sent here to be dispatched. */
+static uint64_t messages_of(const struct rp_shard *s)
+{
+	struct rp_queue_totals t;
+
+	rp_queue_get_totals(rp_engine_queues(s->engine), &t);
+	return t.counters.puts + t.counters.forwards_received;
+}
+
 int rp_shard_main(void *arg)
 {
 	struct rp_shard *s = arg;
@@ -341,7 +351,7 @@ int rp_shard_main(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1);
 	s->park = s->polls ? rp_park_join() : NULL;
 	s->idle_since_ns = s->gap_window_ns = now_ns;
-	shard_load_init(&s->load, now_ns);
+	shard_load_init(&s->load, rte_get_tsc_hz(), now_ns);
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
 		bool busy;
 
@@ -352,7 +362,8 @@ int rp_shard_main(void *arg)
 		next_ns = rp_clock_now(&s->clock);
 		note_gap(s, next_ns - now_ns, next_ns);
 		shard_load_turn(&s->load, busy, next_ns - now_ns);
-		shard_load_second(&s->load, s->engine, next_ns);
+		if (shard_load_due(&s->load, next_ns))
+			shard_load_second(&s->load, messages_of(s), next_ns);
 		now_ns = next_ns;
 		if (busy) {
 			s->idle_since_ns = now_ns;

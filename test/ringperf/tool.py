@@ -100,7 +100,7 @@ def latency():
         corrected, raw = v["latency_us"]["corrected"], v["latency_us"]["raw"]
         print(f"  a stall: corrected p99.9 {corrected['p99.9'] / 1e6:.2f} s, raw {raw['p99.9'] / 1e6:.3f} s")
         assert corrected["p99.9"] > 0.9e6 and corrected["p90"] > 0.3e6, corrected
-        assert raw["p99.9"] < 0.1e6 and raw["max"] > 0.9e6, raw
+        assert raw["p99.9"] < 0.5e6 and raw["max"] > 0.9e6, raw
         assert v["rate"]["met"] and v["good"] and v["latency_us"]["of"] == "round trip", v
         assert json.loads(pathlib.Path(files["json-file"]).read_text()) == v
         hgrm = pathlib.Path(files["hgrm"]).read_text()
@@ -114,10 +114,10 @@ def latency():
     stub = Stub(each_s=0.005)
     r = run(*against(stub.port, "--rate", "1000", "--seconds", "0.5"), status=1)
     assert "NOT MET" in r.stdout and "of 1000/s" in r.stdout, r.stdout
-    found = result(*against(stub.port, "--search", "2000", "--search-steps", "5", "--seconds", "0.3", "--warmup-ms", "50"))
-    assert len(found["search"]) == 5 and found["rate"]["met"], found
+    found = result(*against(stub.port, "--search", "2000", "--search-steps", "6", "--seconds", "0.3", "--warmup-ms", "50"))
+    assert len(found["search"]) == 6 and found["rate"]["met"], found
     print(f"  the search: {[round(t['rate']) for t in found['search']]}, {found['rate']['wanted']:.0f}/s")
-    assert 60 <= found["rate"]["wanted"] <= 200, found["rate"]
+    assert 20 <= found["rate"]["wanted"] <= 200, found["rate"]
 
 
 def draw(folder, files):
@@ -127,11 +127,11 @@ def draw(folder, files):
     except (OSError, subprocess.CalledProcessError):
         print("  no matplotlib: nothing is drawn")
         return
-    for ending, head in (("png", b"\x89PNG"), ("svg", b"<?xml")):
-        out = os.path.join(folder, f"picture.{ending}")
-        subprocess.run(["/usr/bin/python3", str(plot), files["json-file"], files["hgrm"], "-o", out], check=True,
-                       capture_output=True)
-        assert pathlib.Path(out).read_bytes().startswith(head)
+    png, svg = (os.path.join(folder, f"picture.{ending}") for ending in ("png", "svg"))
+    subprocess.run(["/usr/bin/python3", str(plot), files["json-file"], files["hgrm"], "-o", png, "-o", svg], check=True,
+                   capture_output=True)
+    assert pathlib.Path(png).read_bytes().startswith(b"\x89PNG")
+    assert pathlib.Path(svg).read_bytes().startswith(b"<?xml")
 
 
 class Server:
