@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tools/grafana/ringpost.json, a dashboard for Grafana 9 and later, from the rows below.
+"""Writes tools/grafana/ringpost.json, a dashboard for Grafana 9 and later, from the rows below, and in alerts.yml the sum
+of what becomes of messages, from lib/stats/message_fate.def.
 
 usage: tools/grafana/make.py [--check]     status 1 with --check where the file is not what would be written
 """
@@ -124,15 +125,29 @@ def dashboard():
     }
 
 
+def balance():
+    """in - delivered - passed on - reasons - held, a line for each."""
+    words = [('+', n) for n in fates('IN')] + [('-', n) for f in ('DELIVERED', 'PASSED', 'REASON') for n in fates(f)]
+    lines = [f'{" " * 12}{sign} ringpost_queue_{name}_total' for sign, name in words]
+    lines[0] = lines[0].replace('+ ', '  ', 1)
+    return ('abs(sum by (instance) (\n' + '\n'.join(lines) + '\n'
+            + ' ' * 12 + '- ringpost_queue_messages + ringpost_queue_handing)) > 0\n')
+
+
+def alerts(text):
+    return re.sub(r'abs\(sum by \(instance\) \(\n.*?\)\) > 0\n', lambda m: balance(), text, count=1, flags=re.S)
+
+
 def main():
-    text = json.dumps(dashboard(), indent='\t') + '\n'
-    path = HERE / 'ringpost.json'
+    rules = HERE / 'alerts.yml'
+    files = {HERE / 'ringpost.json': json.dumps(dashboard(), indent='\t') + '\n', rules: alerts(rules.read_text())}
+    old = [path for path, text in files.items() if path.read_text() != text]
     if '--check' in sys.argv[1:]:
-        if path.read_text() != text:
+        for path in old:
             print(f'{path} is old; write it again: {sys.argv[0]}')
-            return 1
-        return 0
-    path.write_text(text)
+        return 1 if old else 0
+    for path in old:
+        path.write_text(files[path])
     return 0
 
 
