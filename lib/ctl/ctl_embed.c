@@ -357,12 +357,9 @@ static void on_retry(void *ctx)
 	rp_list_init(&batch);
 	rp_list_splice_back(&batch, &e->waiting);
 	/* In order, and behind the first that finds no room they all wait again. */
-	while ((n = rp_list_pop_front(&batch))) {
-		if (rp_list_empty(&e->waiting))
-			op_start(rp_list_entry(n, struct embed_call, waiting));
-		else
-			rp_list_push_back(&e->waiting, n);
-	}
+	while (rp_list_empty(&e->waiting) && (n = rp_list_pop_front(&batch)))
+		op_start(rp_list_entry(n, struct embed_call, waiting));
+	rp_list_splice_back(&e->waiting, &batch);
 }
 
 bool ctl_embed_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_control_answer *a)
@@ -377,6 +374,9 @@ bool ctl_embed_answer(struct rp_ctl *ctl, uint64_t token, const struct rp_contro
 		return true;
 	x = RP_CONTAINER_OF(n, struct embed_call, by_token);
 	rp_hmap_remove(&ctl->embed.ops, &x->by_token);
+	/* The shard goes on: there may be room for those that wait. */
+	if (!rp_list_empty(&ctl->embed.waiting))
+		rp_loop_task_post(ctl->loop, &ctl->embed.again);
 	finish(x, rp_etcd_qstatus_code(a->status),
 		a->status == RP_Q_OK ? "" : rp_qstatus_text(a->status), a->deleted);
 	return true;
@@ -597,6 +597,7 @@ void ctl_embed_create(struct rp_ctl *ctl)
 	rp_list_init(&e->watches);
 	rp_list_init(&e->all_consumers);
 	rp_loop_task_setup(&e->task, on_finished, e);
+	rp_loop_task_setup(&e->again, on_retry, e);
 	rp_loop_timer_setup(&e->retry, on_retry, e);
 }
 
@@ -608,6 +609,7 @@ void ctl_embed_destroy(struct rp_ctl *ctl)
 	if (!e->ops.chains)
 		return;
 	rp_loop_task_cancel(&e->task);
+	rp_loop_task_cancel(&e->again);
 	rp_loop_timer_cancel(&e->retry);
 	while (!rp_list_empty(&e->watches))
 		watch_free(rp_list_entry(e->watches.next, struct rp_ctl_watch, node));

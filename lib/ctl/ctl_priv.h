@@ -121,7 +121,7 @@ struct ctl_embed {
 	struct rp_hmap ops, consumers;
 	struct rp_list calls, finished, waiting, watches, all_consumers;
 	uint64_t token_last;
-	struct rp_loop_task task;
+	struct rp_loop_task task, again;
 	struct rp_loop_timer retry;
 };
 

@@ -22,10 +22,9 @@
 
 /** A row that is in its table and not yet acknowledged. */
 struct ch_ack {
-	struct rp_list node; /**< queue->acks */
+	struct rp_list node; /**< queue->acks, queue->again */
 	struct ch_queue *q;
-	uint64_t life, idx;
-	uint64_t again_ns; /**< 0: under way */
+	uint64_t life, idx, again_ns;
 };
 
 static void want_run(struct rp_clickhouse *c)
@@ -58,17 +57,22 @@ static void on_acked(void *ctx, int status, const char *message, int64_t result)
 	if (status == RP_SINK_STATUS_UNAVAILABLE && q->consumer && a->life == q->life) {
 		c->counters.acks_failed++;
 		a->again_ns = now_ns(c) + ACK_RETRY_NS;
+		rp_list_unlink(&a->node);
+		rp_list_push_back(&q->again, &a->node);
 		want_run(c);
 		return;
 	}
 	c->counters.acks_late += status != 0 || result == 0;
 	ack_free(a);
-	want_run(c);
+	/* Who waits for the last of them is told. */
+	if (c->acking == 0)
+		want_run(c);
 }
 
 static void ack_send(struct ch_ack *a)
 {
-	a->again_ns = 0;
+	rp_list_unlink(&a->node);
+	rp_list_push_back(&a->q->acks, &a->node);
 	a->q->c->acking++;
 	a->q->c->host->ack(a->q->consumer, a->idx, on_acked, a);
 }
@@ -80,39 +84,35 @@ static void ack(struct ch_queue *q, uint64_t idx)
 	a->q = q;
 	a->idx = idx;
 	a->life = q->life;
-	rp_list_push_back(&q->acks, &a->node);
+	rp_list_init(&a->node);
 	ack_send(a);
 }
 
 /* An acknowledge of it is under way, or to be said again: its row is written. */
 static bool is_written(struct ch_queue *q, uint64_t idx)
 {
-	struct rp_list *n;
+	struct rp_list *lists[2] = {&q->acks, &q->again}, *n;
 
-	rp_list_foreach (n, &q->acks)
-		if (rp_list_entry(n, struct ch_ack, node)->idx == idx)
-			return true;
+	for (unsigned i = 0; i < 2; i++)
+		rp_list_foreach (n, lists[i])
+			if (rp_list_entry(n, struct ch_ack, node)->idx == idx)
+				return true;
 	return false;
 }
 
 static uint64_t acks_again(struct ch_queue *q)
 {
-	uint64_t next_ns = RP_NEVER;
-	struct rp_list *n, *t;
+	while (!rp_list_empty(&q->again)) {
+		struct ch_ack *a = rp_list_entry(q->again.next, struct ch_ack, node);
 
-	rp_list_foreach_safe (n, t, &q->acks) {
-		struct ch_ack *a = rp_list_entry(n, struct ch_ack, node);
-
-		if (a->again_ns == 0)
-			continue;
 		if (!q->consumer || a->life != q->life)
 			ack_free(a);
 		else if (a->again_ns <= now_ns(q->c))
 			ack_send(a);
 		else
-			next_ns = RP_MIN(next_ns, a->again_ns);
+			return a->again_ns;
 	}
-	return next_ns;
+	return RP_NEVER;
 }
 
 /* ---- what comes ---- */
@@ -438,7 +438,7 @@ static void queue_close(struct ch_queue *q)
 
 static bool queue_busy(const struct ch_queue *q)
 {
-	return q->sending > 0 || !rp_list_empty(&q->acks);
+	return q->sending > 0 || !rp_list_empty(&q->acks) || !rp_list_empty(&q->again);
 }
 
 static void queue_free(struct ch_queue *q)
@@ -447,6 +447,8 @@ static void queue_free(struct ch_queue *q)
 		batch_end(rp_list_entry(q->batches.next, struct ch_batch, node));
 	while (!rp_list_empty(&q->acks))
 		ack_free(rp_list_entry(q->acks.next, struct ch_ack, node));
+	while (!rp_list_empty(&q->again))
+		ack_free(rp_list_entry(q->again.next, struct ch_ack, node));
 	rp_list_unlink(&q->node);
 	free(q->table);
 	free(q);
@@ -533,6 +535,7 @@ void rp_clickhouse_queue(struct rp_clickhouse *c, struct rp_span name, bool on)
 		q->c = c;
 		rp_list_init(&q->batches);
 		rp_list_init(&q->acks);
+		rp_list_init(&q->again);
 		q->name_length = name.length;
 		memcpy(q->name, name.data, name.length);
 		q->table = ch_table_of(name, c->database);

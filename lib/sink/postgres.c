@@ -300,7 +300,7 @@ static void entry_open(struct pg_entry *e)
 
 static bool entry_busy(const struct pg_entry *e)
 {
-	return e->state == PG_SENT || !rp_list_empty(&e->settling);
+	return e->state >= PG_PREPARE || !rp_list_empty(&e->settling);
 }
 
 static void entry_close(struct pg_entry *e)

@@ -49,6 +49,8 @@ void pg_conn_drop(struct pg_entry *e)
 	rp_loop_timer_cancel(&e->watchdog);
 	PQfinish(e->conn);
 	e->conn = NULL;
+	free(e->prepared);
+	e->prepared = NULL;
 	e->current = NULL;
 	e->state = PG_IDLE;
 	columns_free(e);
@@ -61,7 +63,7 @@ static void lost(struct pg_entry *e)
 
 	snprintf(why, sizeof(why), "%.*s", (int)strcspn(text, "\r\n"), text);
 	e->p->counters.connects_failed++;
-	if (e->state == PG_SENT)
+	if (e->state >= PG_PREPARE)
 		e->p->counters.retries++;
 	pg_conn_drop(e);
 	pg_entry_failed(e, why[0] ? why : "the connection is lost");
@@ -87,15 +89,26 @@ static void catalog_ask(struct pg_entry *e)
 	const char *values[1] = {e->spec.table};
 
 	columns_free(e);
+	/* The one without a name takes the other's place. */
+	free(e->prepared);
+	e->prepared = NULL;
 	command_begin(
 		e, PG_CATALOG, PQsendQueryParams(e->conn, CATALOG, 1, NULL, values, NULL, NULL, 0));
 }
 
+/* The statement is the same for as long as the values have the same fields. */
 static void value_send(struct pg_entry *e, const char *sql, const char *json)
 {
 	const char *values[1] = {json};
 
-	command_begin(e, PG_SENT, PQsendQueryParams(e->conn, sql, 1, NULL, values, NULL, NULL, 0));
+	if (e->prepared && strcmp(e->prepared, sql) == 0) {
+		command_begin(
+			e, PG_SENT, PQsendQueryPrepared(e->conn, "", 1, values, NULL, NULL, 0));
+		return;
+	}
+	free(e->prepared);
+	e->prepared = pg_format("%s", sql);
+	command_begin(e, PG_PREPARE, PQsendPrepare(e->conn, "", sql, 1, NULL));
 }
 
 /* The next value goes, or ends here; true: another one is to be looked at. */
@@ -207,13 +220,17 @@ static void command_end(struct pg_entry *e)
 			catalog_ask(e);
 		return;
 	}
+	if (was == PG_PREPARE && e->failure[0]) {
+		free(e->prepared);
+		e->prepared = NULL;
+	}
 	if (was == PG_SENT && !e->failure[0] && v) {
 		pg_value_done(v, e->changed);
 	} else if (e->failure[0]) {
 		char why[PG_ERROR_SIZE];
 
 		snprintf(why, sizeof(why), "%s", e->failure);
-		if (was == PG_SENT && pg_is_final(e->sqlstate) && v) {
+		if (was >= PG_PREPARE && pg_is_final(e->sqlstate) && v) {
 			/* What is known of the table may be older than the table. */
 			if (!v->looked && strncmp(e->sqlstate, "42", 2) == 0) {
 				v->looked = true;
@@ -222,7 +239,7 @@ static void command_end(struct pg_entry *e)
 			}
 			pg_value_dead(v, why);
 		} else {
-			e->p->counters.retries += was == PG_SENT;
+			e->p->counters.retries += was >= PG_PREPARE;
 			pg_entry_failed(e, why);
 		}
 	}

@@ -30,7 +30,8 @@ enum pg_state {
 	PG_SETTING, /**< the session's settings */
 	PG_CATALOG, /**< the table's columns were asked for */
 	PG_READY,
-	PG_SENT, /**< a value is on its way */
+	PG_PREPARE, /**< the statement of the next value is on its way */
+	PG_SENT,    /**< a value is on its way */
 };
 
 enum pg_value_state {
@@ -70,6 +71,7 @@ struct pg_entry {
 	PGconn *conn;
 	struct rp_loop_fd watch;
 	struct rp_loop_timer watchdog;
+	char *prepared; /**< the statement that the connection has; NULL: none */
 	struct pg_column *columns;
 	unsigned column_count;
 	char sqlstate[6], failure[PG_ERROR_SIZE]; /**< of the command under way */

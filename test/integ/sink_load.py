@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages for the tests of sinks, and what these look at."""
 import json
+import sys
 import time
 
 from cluster import skip
@@ -50,3 +51,23 @@ def depth(node, queue):
 def resident_mib(node):
     with open(f"/proc/{node.process.pid}/status", encoding="utf-8") as f:
         return next(int(line.split()[1]) / 1024 for line in f if line.startswith("VmRSS"))
+
+
+def fill(address, queue, first, count, per, window=1000):
+    """As fast as it goes, with so many rows in a message and so many calls open."""
+    kv = rpc_pb2_grpc.KVStub(grpc.insecure_channel(address))
+    calls = []
+    for i in range(first, first + count, per):
+        value = "\n".join(json.dumps({"id": k, "text": f"row {k}"}) for k in range(i, i + per))
+        calls.append(kv.Put.future(rpc_pb2.PutRequest(key=f"/q/{queue}/p/r{i}".encode(), value=value.encode()),
+                                   timeout=60))
+        if len(calls) >= window:
+            for call in calls[:window // 2]:
+                call.result()
+            del calls[:window // 2]
+    for call in calls:
+        call.result()
+
+
+if __name__ == "__main__":
+    fill(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))
