@@ -32,23 +32,28 @@ static void on_state(struct rp_grpc_channel *channel, enum rp_grpc_channel_state
 		calls_fail(c, reason);
 }
 
-static void done(
-	void *ctx, enum rp_grpc_code code, const char *message, const uint8_t *data, size_t length)
+void calls_slot_end(struct calls_slot *s, const char *reason)
 {
-	struct calls_slot *s = ctx;
 	struct calls *c = s->calls;
 
 	c->open--;
 	s->next = c->free;
 	c->free = (unsigned)(s - c->slots);
-	if (code != RP_GRPC_OK) {
+	if (reason) {
 		c->run->faults++;
 		perf_pace_lost(&c->run->pace, s->planned_ns);
 		if (c->run->faults == 1)
-			fprintf(stderr, "ringperf: a call failed: %s\n", message);
+			fprintf(stderr, "ringperf: a call failed: %s\n", reason);
 	} else if (!c->ops->silent) {
-		perf_pace_done(&c->run->pace, s->planned_ns, s->begun_ns, 1, rp_loop_clock_ns());
+		perf_pace_done(&c->run->pace, s->planned_ns, s->begun_ns, c->ops->begin ? 0 : 1,
+			rp_loop_clock_ns());
 	}
+}
+
+static void done(
+	void *ctx, enum rp_grpc_code code, const char *message, const uint8_t *data, size_t length)
+{
+	calls_slot_end(ctx, code == RP_GRPC_OK ? NULL : message);
 }
 
 static int open_channels(struct calls *c)
@@ -114,9 +119,15 @@ static bool begin_one(struct calls *c, uint64_t now_ns)
 	s->planned_ns = perf_pace_take(&c->run->pace, now_ns);
 	s->begun_ns = now_ns;
 	c->planned_ns = s->planned_ns;
-	length = c->ops->request(c, c->sent++, &data);
 	c->free = s->next;
 	c->open++;
+	if (c->ops->begin) {
+		if (c->ops->begin(c, s))
+			return true;
+		calls_fail(c, "a stream takes no more");
+		return false;
+	}
+	length = c->ops->request(c, c->sent++, &data);
 	if (rp_grpc_channel_unary(
 		    s->channel, c->ops->path, NULL, 0, RP_NEVER, data, length, done, s))
 		return true;

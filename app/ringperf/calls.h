@@ -23,6 +23,9 @@ struct calls_ops {
 	const char *path;
 	/** The nth request; its length, and where it is, until the next. */
 	size_t (*request)(struct calls *c, uint64_t n, const uint8_t **data);
+	/** Instead of a unary call, on a stream of the mode's: calls_slot_end() ends it. NULL:
+	 * unary. */
+	bool (*begin)(struct calls *c, struct calls_slot *s);
 	/** All connections are there; calls begin when it says so. May be NULL. */
 	bool (*ready)(struct calls *c);
 	/** An answer's end is no end of the operation: that is the mode's business. */
@@ -49,4 +52,6 @@ struct calls {
 int calls_begin(struct perf_run *r, const struct calls_ops *ops);
 bool calls_turn(struct perf_run *r, uint64_t now_ns);
 void calls_end(struct perf_run *r, uint64_t now_ns);
+/** What was begun on the slot is over; `reason`: it failed. */
+void calls_slot_end(struct calls_slot *s, const char *reason);
 void calls_fail(struct calls *c, const char *reason);

@@ -11,6 +11,7 @@ static const struct perf_mode *const modes[] = {
 	&perf_mode_tcp_crr,
 	&perf_mode_deliver,
 	&perf_mode_rr,
+	&perf_mode_process,
 	&perf_mode_etcd_put,
 	&perf_mode_etcd_range,
 	&perf_mode_etcd_watch,

@@ -72,7 +72,7 @@ struct perf_mode {
 extern const struct perf_mode perf_mode_io, perf_mode_echo, perf_mode_tcp_stream, perf_mode_tcp_rr,
 	perf_mode_tcp_crr, perf_mode_deliver, perf_mode_rr, perf_mode_etcd_put,
 	perf_mode_etcd_range, perf_mode_etcd_watch, perf_mode_grpc, perf_mode_nats_rr,
-	perf_mode_nats;
+	perf_mode_nats, perf_mode_process;
 
 /** Begins the run's time, by its options. */
 void perf_run_pace(struct perf_run *run, uint64_t now_ns);

@@ -60,6 +60,7 @@ const char *const perf_transport_names[3] = {"tcp", "ktcp", "raw"};
 	X('B', "burst", "NUMBER", "frames of a receive burst; 32")                                 \
 	X('K', "keys", "NUMBER", "etcd: over so many; 10000")                                      \
 	X('V', "watchers", "NUMBER", "etcd-watch: so many; 100")                                   \
+	X('l', "outputs", "NUMBER", "process --serve: of each job; 3")                             \
 	X('q', "queues", "NUMBER",                                                                 \
 		"deliver: over so many in turn, a stream each; at both ends; 1")                   \
 	X('1', "tx-first", NULL, "io, echo: begin with a burst of our own")                        \
@@ -369,6 +370,10 @@ static bool set_run(int letter, char *text, struct perf_options *o, bool *ok)
 		*ok = number(text, 1, 16384, &value);
 		o->queues = (uint32_t)value;
 		return true;
+	case 'l':
+		*ok = number(text, 0, 1000, &value);
+		o->outputs = (uint32_t)value;
+		return true;
 	case 'U':
 		*ok = number(text, 1, 3600, &value);
 		o->stats_period_s = (uint32_t)value;
@@ -564,6 +569,7 @@ static const struct perf_options defaults = {
 	.keys = 10000,
 	.watchers = 100,
 	.queues = 1,
+	.outputs = 3,
 };
 
 static int first_word(int argc, char **argv, struct perf_options *o)

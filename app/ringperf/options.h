@@ -84,6 +84,7 @@ struct perf_options {
 	const char *hgrm, *csv, *json_file;
 	uint32_t burst;
 	uint32_t keys, watchers; /**< etcd */
+	uint32_t outputs;	 /**< process: of each job */
 	uint32_t queues;	 /**< deliver: in turn */
 	bool tx_first;
 	bool auto_start, keep_going;

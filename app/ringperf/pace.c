@@ -96,6 +96,11 @@ void perf_pace_lost(struct perf_pace *p, uint64_t planned_ns)
 	p->lost += counts(p, planned_ns);
 }
 
+bool perf_pace_in_window(const struct perf_pace *p, uint64_t now_ns)
+{
+	return counts(p, now_ns);
+}
+
 bool perf_pace_over(const struct perf_pace *p, uint64_t now_ns)
 {
 	return now_ns >= end_ns(p);

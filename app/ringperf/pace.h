@@ -71,5 +71,7 @@ void perf_pace_done(struct perf_pace *p, uint64_t planned_ns, uint64_t begun_ns,
 /** Over at once, its time is not known: it counts as done where it is planned. */
 void perf_pace_skip(struct perf_pace *p, uint64_t planned_ns);
 void perf_pace_lost(struct perf_pace *p, uint64_t planned_ns);
+/** It is in the window that counts. */
+bool perf_pace_in_window(const struct perf_pace *p, uint64_t now_ns);
 bool perf_pace_over(const struct perf_pace *p, uint64_t now_ns);
 void perf_pace_verdict(const struct perf_pace *p, struct perf_verdict *v);

@@ -141,7 +141,7 @@ WORD(w_peer, b, "peer");
 WORD(w_role, b, "role");
 WORD(w_roles, c, "server#client");
 WORD(w_mode, c,
-	"io#echo#tcp-stream#tcp-rr#tcp-crr#deliver#rr#etcd-put#etcd-range#etcd-watch#grpc#nats-rr#nats");
+	"io#echo#tcp-stream#tcp-rr#tcp-crr#deliver#rr#process#etcd-put#etcd-range#etcd-watch#grpc#nats-rr#nats");
 WORD(w_any_b, b, NULL);
 WORD(w_any_c, c, NULL);
 static cmdline_parse_token_num_t n_number = TOKEN_NUM_INITIALIZER(struct words, number, RTE_UINT32);

@@ -269,6 +269,13 @@ def etcd():
                 print(f"  {mode}: {v['rate']['achieved']:.0f}/s, p50 {v['latency_us']['corrected']['p50']:.0f} us of "
                       f"{v['latency_us']['of']}")
             assert v["units"]["of"] == "events" and abs(v["units"]["per_s"] / 1000 - 1) < 0.1, v["units"]
+            worker = ["--peer", "127.0.0.1", "--port", str(port)]
+            with Server("process", *worker, "--outputs", "5"):
+                v = result("run", "process", *to, "--window", "4")
+            assert v["good"] and v["rate"]["done"] > 20, v
+            assert abs(v["units"]["per_s"] / v["rate"]["achieved"] / 5 - 1) < 0.2, (v["units"], v["rate"])
+            print(f"  process: {v['rate']['achieved']:.0f}/s, p50 {v['latency_us']['corrected']['p50']:.0f} us of "
+                  f"{v['latency_us']['of']}")
         finally:
             node.terminate()
             node.wait(timeout=20)
