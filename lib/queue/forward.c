@@ -639,7 +639,7 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 			m->payload->pkt_len, now_ns);
 	else if (status == RP_Q_OK)
 		status = receive_admit(qs, q, m, &consumed, now_ns);
-	if (status == RP_Q_DUPLICATE || consumed)
+	if (status == RP_Q_DUPLICATE || (status == RP_Q_OK && consumed))
 		forward_remember(qs, q, from, m);
 	if (status != RP_Q_OK)
 		return status;

@@ -93,9 +93,16 @@ static struct session *session_get(struct rp_queues *qs)
 	return slab_get(&qs->sessions);
 }
 
+/* Whoever decides how it ends has to tell by then. */
+static uint64_t guarded_ns(const struct rp_queues *qs, uint64_t left_us, uint64_t now_ns)
+{
+	return now_ns + RP_MIN(left_us, RP_PROCESS_LEFT_US_MAX) * RP_NS_PER_US +
+	       qs->config.guard_ns;
+}
+
 /* Begins; NULL: there is no room. */
 static struct session *session_new(struct rp_queues *qs, struct queue *q, struct rp_span tail,
-	struct rp_span name, uint64_t request, uint64_t left_us, uint64_t now_ns)
+	struct rp_span name, uint64_t request, uint64_t ends_ns, uint64_t now_ns)
 {
 	struct queue_more *more = queue_more(qs, q);
 	struct session *s = session_get(qs), **bucket;
@@ -115,8 +122,7 @@ static struct session *session_new(struct rp_queues *qs, struct queue *q, struct
 	s->name_length = (uint8_t)name.length;
 	s->q = q;
 	s->request = request;
-	s->ends_ns = now_ns + RP_MIN(left_us, RP_PROCESS_LEFT_US_MAX) * RP_NS_PER_US +
-		     qs->config.guard_ns;
+	s->ends_ns = ends_ns;
 	rp_list_init(&s->link);
 	rp_list_push_back(&more->sessions, &s->link);
 	rp_wheel_node_init(&s->due);
@@ -187,7 +193,8 @@ static enum rp_qstatus session_open(struct rp_queues *qs, struct queue *q,
 	if (s)
 		session_free(qs, s);
 	rp_meta_read(&meta, bytes);
-	s = session_new(qs, q, tail, meta.reply_to, p->request, p->left_us, now_ns);
+	s = session_new(
+		qs, q, tail, meta.reply_to, p->request, guarded_ns(qs, p->left_us, now_ns), now_ns);
 	if (!s) {
 		COUNT(qs, q, refused_limit);
 		return RP_Q_LIMIT;
@@ -296,7 +303,8 @@ enum rp_qstatus session_admit(struct rp_queues *qs, struct queue *q,
 	}
 	/* The dispatcher that knew of it is dead; or it is on its way here. */
 	if (!s)
-		s = session_new(qs, q, tail, none, p->request, p->left_us, now_ns);
+		s = session_new(
+			qs, q, tail, none, p->request, guarded_ns(qs, p->left_us, now_ns), now_ns);
 	if (!s) {
 		COUNT(qs, q, refused_limit);
 		return RP_Q_LIMIT;
@@ -508,14 +516,18 @@ static void session_take(struct rp_queues *qs, struct queue *q, struct rp_span t
 	struct rp_span name, uint64_t request, uint64_t left_ms, uint8_t flags, uint64_t now_ns)
 {
 	struct session *s = session_find(qs, q, tail);
-	uint64_t left_us = RP_MIN(left_ms, RP_PROCESS_LEFT_US_MAX / 1000) * 1000;
+	uint64_t ends_ns = now_ns + RP_MIN(left_ms, RP_PROCESS_LEFT_US_MAX / 1000) * RP_NS_PER_MS;
 
 	if (s && s->request != request)
 		return;
 	if (!s)
-		s = session_new(qs, q, tail, name, request, left_us, now_ns);
+		s = session_new(qs, q, tail, name, request, ends_ns, now_ns);
 	if (!s)
 		return;
+	if (!s->ended && s->ends_ns < ends_ns) {
+		s->ends_ns = ends_ns;
+		session_arm(qs, s, ends_ns, now_ns);
+	}
 	/* One that an output made before it came does not know its queue. */
 	if (s->name_length == 0 && name.length > 0) {
 		uint8_t *copy = blob_get(&qs->session_blobs, name.data, (uint32_t)name.length);
