@@ -367,6 +367,7 @@ static int create_control(struct rp_ctl *ctl)
 		.transport_ktcp = ctl->config.transport_ktcp,
 		.shards = ctl->config.self.shards,
 		.pool = ctl->config.pool,
+		.message_bytes = rp_conf_message_bytes(c),
 		.kv = {.initial_revision = (int64_t)c->kv.initial_revision,
 			.quota_bytes = c->quota_backend_bytes,
 			.txn_ops_max = c->max_txn_ops},

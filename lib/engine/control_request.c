@@ -353,8 +353,7 @@ void control_on_process_end(struct rp_control *c, unsigned shard, const struct r
 	parts[3] = last;
 	c->counters.request_ends++;
 	control_put_process(c, parts, rp_queue_hash(parts[0].data, parts[0].length), &p,
-		CONTROL_LETTER_FLAG |
-			(m->token ? control_letter_new(c, shard, m->token, true) : 0));
+		CONTROL_LETTER_FLAG | control_letter_new(c, shard, m->token, true));
 	free(text);
 	free(bytes);
 }

@@ -287,8 +287,8 @@ struct rp_queue_ops {
 	 */
 	int (*dead_letter)(void *ctx, uint64_t token, const struct rp_queue_letter *letter);
 	/**
-	 * Tell the requester. 0: payload taken; rp_queue_dead_lettered(token) follows but for token
-	 * 0. -EAGAIN as above.
+	 * Tell the requester. 0: payload taken; rp_queue_dead_lettered(token) follows, token 0 is
+	 * of no message. -EAGAIN as above.
 	 */
 	int (*process_end)(void *ctx, uint64_t token, const struct rp_queue_process_end *end);
 	/**

@@ -76,7 +76,7 @@ struct rte_mbuf;
 	                        process request: value = rp_xmsg_process(), alloc_node = its id,   \
 	                        node = ns of its end; flags = 1: its client has it already */      \
 	X(JOB_OVER, R)       /* idx, alloc_node = id: no consumer here holds that request */        \
-	X(PROCESS_END, N)    /* token (0: not answered), value = enum rp_queue_death, idx = id; m =  \
+	X(PROCESS_END, N)    /* token (0: of no message), value = enum rp_queue_death, idx = id; m =  \
 	                        name, `to` of hash bytes, tail, last output. Answered by LETTERED */ \
 	X(CANCEL_ASK, R)     /* idx = id; m = name, tail: cancel it, nobody listens */              \
 	X(RUN_EVENT, N)      /* idx = id, value = meta_length, flags = 1 the last; m = tail, meta,   \
