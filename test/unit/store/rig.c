@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WAIT_MS 5000
+#define WAIT_MS 20000
 
 static uint64_t wall_ms(void *ctx)
 {
@@ -27,7 +27,7 @@ void rig_create(struct rig *r, bool redis)
 		.owner = "11",
 		.commands_max = 10,
 		.cache_entries = 4,
-		.timeout_ms = 500,
+		.timeout_ms = 5000,
 		.wall_ms = wall_ms,
 		.ctx = r,
 	};

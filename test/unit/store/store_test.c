@@ -33,7 +33,7 @@ static const struct rp_store_counters *counters(struct rig *r)
 static void messages_live_as_long_as_they_say(void **state)
 {
 	struct rig *r = *state;
-	struct rp_bus_message *m = rig_message(r, "id-1", 300);
+	struct rp_bus_message *m = rig_message(r, "id-1", 1500);
 	struct outcome o;
 
 	assert_int_equal(rig_get(r, "id-1", NULL), RP_STORE_NONE);
@@ -43,7 +43,7 @@ static void messages_live_as_long_as_they_say(void **state)
 	assert_string_equal(o.message->data, "aGVsbG8=");
 	assert_int_equal(o.message->source, 3);
 	outcome_clear(&o);
-	rig_pass(r, 400);
+	rig_pass(r, 1600);
 	assert_int_equal(rig_get(r, "id-1", NULL), RP_STORE_NONE);
 	rp_bus_message_free(m);
 }
@@ -119,7 +119,7 @@ static void local_messages_come_and_get_ids(void **state)
 	rig_push(r, RP_STORE_LOCAL, "no message", 0);
 	rig_push(r, RP_STORE_LOCAL, "{\"ver\":1,\"uid\":\"own\",\"cmd\":\"b\",\"src\":-1}", 0);
 	rig_push(r, RP_STORE_LOCAL, "{\"ver\":1,\"uid\":\"own\",\"cmd\":\"b\"}", 0);
-	assert_true(rig_wait(r, &second.done, 5000));
+	assert_true(rig_wait(r, &second.done, 20000));
 	assert_int_equal(first.status, RP_STORE_OK);
 	assert_int_equal(strlen(first.message->id), RP_BUS_ID_SIZE - 1);
 	assert_int_equal(first.message->id[14], '4');
@@ -145,7 +145,7 @@ static void each_destination_is_one_turn(void **state)
 		struct outcome o = {0};
 
 		rp_store_queued(r->s, rig_done, &o);
-		assert_true(rig_wait(r, &o.done, 5000));
+		assert_true(rig_wait(r, &o.done, 20000));
 		assert_int_equal(o.kind, RP_STORE_KIND_FORWARD);
 		assert_int_equal(o.message->destination_count, 1);
 		assert_int_equal(o.message->destinations[0], destinations[i]);
@@ -175,7 +175,7 @@ static void the_cache_is_bounded(void **state)
 			m = rig_message(r, id, 600000);
 			assert_int_equal(rig_forward(r, m, NULL), RP_STORE_OK);
 			rp_store_queued(r->s, rig_done, &o);
-			assert_true(rig_wait(r, &o.done, 5000));
+			assert_true(rig_wait(r, &o.done, 20000));
 			outcome_clear(&o);
 			rp_bus_message_free(m);
 		}
@@ -208,7 +208,7 @@ static void neither_starves(void **state, const char *flooded, const char *other
 			assert_int_equal(
 				strcmp(other, RP_STORE_FORWARD) == 0 ? forwards : replies, 20);
 		rp_store_queued(r->s, rig_done, &o);
-		assert_true(rig_wait(r, &o.done, 5000));
+		assert_true(rig_wait(r, &o.done, 20000));
 		assert_int_equal(o.status, RP_STORE_OK);
 		forwards += o.kind == RP_STORE_KIND_FORWARD;
 		replies += o.kind == RP_STORE_KIND_REPLY;
@@ -233,7 +233,7 @@ static void forwards_pass_a_flood_of_replies(void **state)
 static void what_is_over_goes_no_further(void **state)
 {
 	struct rig *r = *state;
-	struct rp_bus_message *late = rig_message(r, "late", 300);
+	struct rp_bus_message *late = rig_message(r, "late", 1500);
 	struct rp_bus_message *next = rig_message(r, "next", 60000), *told;
 	struct outcome o = {0};
 	const char *json;
@@ -247,12 +247,12 @@ static void what_is_over_goes_no_further(void **state)
 	assert_int_equal(rig_run(r, late, NULL), RP_STORE_EXPIRED);
 	assert_int_equal(counters(r)->refused_expired, 2);
 	rp_bus_message_free(late);
-	late = rig_message(r, "late", 300);
+	late = rig_message(r, "late", 1500);
 	assert_int_equal(rig_forward(r, late, NULL), RP_STORE_OK);
 	assert_int_equal(rig_forward(r, next, NULL), RP_STORE_OK);
-	rig_pass(r, 400);
+	rig_pass(r, 1600);
 	rp_store_queued(r->s, rig_done, &o);
-	assert_true(rig_wait(r, &o.done, 5000));
+	assert_true(rig_wait(r, &o.done, 20000));
 	assert_string_equal(o.message->id, "next");
 	outcome_clear(&o);
 	assert_int_equal(counters(r)->forwards_expired_dropped, 1);
@@ -286,7 +286,7 @@ static void forward_entries_that_are_none_are_counted(void **state)
 	assert_int_equal(counters(r)->malformed_dropped, 7);
 	assert_false(o.done);
 	rig_push(r, RP_STORE_REPLY, "{\"uid\":\"ok\"}", 0);
-	assert_true(rig_wait(r, &o.done, 5000));
+	assert_true(rig_wait(r, &o.done, 20000));
 	outcome_clear(&o);
 }
 
