@@ -62,6 +62,7 @@ def no_table_yet(ch, node, producer):
     producer.put("ch:later", [("a", '{"id": 1}')])
     wait_until("a failed insert", 10, lambda: node.stats("ringpost_clickhouse_")
                ["clickhouse_inserts_failed"] > 0)
+    assert "ch:later: Code: 60" in node.log_text()
     ch.query("CREATE TABLE later (id UInt32) ENGINE = MergeTree ORDER BY id")
     wait_until("the row", 20, lambda: ch.query("SELECT count() FROM later") == "1")
 
@@ -73,8 +74,8 @@ def lost_answer(ch, node, producer, proxy):
     wait_until("all acknowledged", 30, lambda: depth(node, "ch:again") == 0
                and ch.query("SELECT uniqExact(id) FROM again") == "500")
     assert proxy.lost == 1
-    # The block of the lost answer is in the table twice, the same both times: the table can tell.
-    assert int(ch.query("SELECT count() FROM again")) > 500
+    # The block of the lost answer went in twice, the same both times: the table can tell, and merges them. (libcurl
+    # itself sends it again where the connection was used before.)
     assert ch.query("SELECT count() FROM again FINAL") == "500"
     assert ch.query("SELECT uniqExact(id, text) FROM again") == "500"
 
