@@ -139,6 +139,8 @@ def main():
             "postgres": json.dumps({"url": pg.url, "upsert": UPSERT, "dead_letter": "pg-dead"}),
             "limits": "{queue_depth: 1000000, queue_bytes: 1 GiB}",
         }
+        if long:
+            config["dpdk"] = "{hugepages: off, memory_mib: 2048}"
         with Cluster(binaries, nodes=1, config=config) as c:
             node = c.nodes[0]
             wait_until("the node is ready", 30, node.ready)
