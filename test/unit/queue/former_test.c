@@ -169,6 +169,55 @@ static void test_order_waits(void **state)
 	cluster_free(c);
 }
 
+/*
+ * A put waits here for a former dispatcher's word, and meanwhile the queue is lost to a third node:
+ * what this one took before, and hands over, goes first.
+ */
+static void test_waiting_puts_go_behind(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *cl;
+	char text[64];
+	unsigned t;
+
+	put(c, 0, Q, "t", 1);
+	settle(c);
+	t = put(c, 1, Q, "t", 2);
+	settle(c);
+	ok(c, t);
+	cluster_silence(c, 0, 1, true);
+	cluster_silence(c, 0, 2, true);
+	rp_queue_set_node(c->nodes[1].qs, c->nodes[0].id, RP_NODE_SPARE, c->now_ns);
+	c->registry_ns = 1000 * SEC;
+	put(c, 1, Q, "t", 3);
+	put(c, 1, Q, "t", 4);
+	settle(c);
+	assert_int_equal(info_of(c, 1, Q).waiting, 2);
+	rp_queue_set_node(c->nodes[1].qs, c->nodes[0].id, RP_NODE_ONLINE, c->now_ns);
+	t = put(c, 1, Q, "t", 5);
+	settle(c);
+	assert_false(answer_of(c, t)->done);
+	cl = open_consumer(c, 2, Q, 1, 0, NULL);
+	snprintf(text, sizeof(text), "103;epoch=%u", info_of(c, 1, Q).epoch + 1);
+	publish_record(c, Q, text);
+	settle(c);
+	cluster_silence(c, 0, 1, false);
+	cluster_silence(c, 0, 2, false);
+	cluster_run(c, SEC);
+	ok(c, t);
+	assert_int_equal(cl->event_count, 5);
+	for (unsigned i = 0, last = 1; i < 5; i++) {
+		if (cl->events[i].value == 1)
+			continue;
+		/* What it handed over itself, and the newest, in their order. */
+		if (cl->events[i].value > 2) {
+			assert_true(cl->events[i].value > last);
+			last = (unsigned)cl->events[i].value;
+		}
+	}
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_new_life),
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_order_waits),
+		cmocka_unit_test(test_waiting_puts_go_behind),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
