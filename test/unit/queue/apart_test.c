@@ -131,6 +131,30 @@ static void test_each_for_itself(void **state)
 	cluster_free(p.c);
 }
 
+/* The other side may not know of the rule yet: who dispatches there is not learned. */
+static void test_teaches_nothing(void **state)
+{
+	struct parted p = parted_new(2);
+	struct rp_qmsg m = {.type = RP_QMSG_MOVED,
+		.name = (const uint8_t *)Q,
+		.name_length = sizeof(Q) - 1,
+		.dispatcher = p.c->nodes[1].id};
+	uint64_t dispatcher;
+	uint32_t epoch;
+
+	m.hash = rp_queue_hash(m.name, m.name_length);
+	m.epoch = info_of(p.c, 0, Q).epoch + 1;
+	cluster_part(p.c, 0, 1, true);
+	rp_queue_on_msg(p.c->nodes[0].qs, p.c->nodes[1].id, &m, &epoch, &dispatcher, p.c->now_ns);
+	settle(p.c);
+	assert_true(info_of(p.c, 0, Q).dispatching);
+	cluster_part(p.c, 0, 1, false);
+	rp_queue_on_msg(p.c->nodes[0].qs, p.c->nodes[1].id, &m, &epoch, &dispatcher, p.c->now_ns);
+	settle(p.c);
+	assert_int_equal(info_of(p.c, 0, Q).dispatching + info_of(p.c, 1, Q).dispatching, 1);
+	cluster_free(p.c);
+}
+
 /* One that never arrived, and may not be sent again, is asked back and goes to another. */
 static void test_not_arrived(void **state)
 {
@@ -279,6 +303,7 @@ int main(void)
 		cmocka_unit_test(test_held_stays),
 		cmocka_unit_test(test_rejected),
 		cmocka_unit_test(test_each_for_itself),
+		cmocka_unit_test(test_teaches_nothing),
 		cmocka_unit_test(test_not_arrived),
 		cmocka_unit_test(test_put_on_its_way),
 		cmocka_unit_test(test_leaves),
