@@ -109,13 +109,13 @@ void control_job_learn(struct rp_control *c, const struct control_consumer *k,
 	if (!rp_meta_read(&meta, (struct rp_span){bytes + m->tail_length, p->meta_length}) ||
 		meta.reply_to.length == 0)
 		return;
-	/* One of another holder is over, though an answer for it is to come. */
 	if (j && !j->over && j->idx == m->idx && memcmp(j->uuid, k->uuid, RP_UUID_BYTES) == 0)
 		return;
-	if (j && j->busy)
-		return;
-	if (j)
+	if (j) {
+		/* What the one before has out comes too late, whatever is said to it. */
+		j->busy = false;
 		job_end(c, j);
+	}
 	j = control_alloc(sizeof(*j) + k->name_length + meta.reply_to.length + m->tail_length);
 	rp_list_init(&j->waits);
 	rp_list_init(&j->pending);
