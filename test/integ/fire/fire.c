@@ -216,7 +216,8 @@ static bool is_over(struct fire *f)
 {
 	const struct tally *t = &f->tally;
 
-	/* A frame that confirms a put may be lost, and come again after its message was acknowledged. */
+	/* A frame that confirms a put may be lost, and come again after its message was
+	 * acknowledged. */
 	if (!f->stopping && !fire_may_go(f) && t->acked == f->o.messages && t->put == t->acked)
 		return true;
 	if (!f->stopping)
