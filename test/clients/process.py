@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The programs of test/clients/process, each way of requesters with each way of workers:
-process.py BINARIES [--work FOLDER]
+process.py BINARIES [--work FOLDER] [--only LANGUAGE...] [--across]
 
-A language whose tools or libraries cannot be had is told and left out; status 77 when fewer than two are left.
+With --across none with itself. A language whose tools or libraries cannot be had is told and left out; status
+77 when fewer than two are left.
 """
 import argparse
 import os
@@ -97,6 +98,7 @@ def main():
     p.add_argument("binaries")
     p.add_argument("--work", type=pathlib.Path, required=True)
     p.add_argument("--only", nargs="*", default=list(LANGUAGES))
+    p.add_argument("--across", action="store_true")
     args = p.parse_args()
     args.work = args.work.resolve()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -110,7 +112,9 @@ def main():
         print(f"skipped: fewer than two languages can be had: {'; '.join(left_out)}")
         return 77
     server = run.ours(os.path.abspath(args.binaries))
-    pairs = [(r, rw, w, ww) for r in programs for rw in ("native", "keys") for w in programs for ww in ("native", "keys")]
+    ways = ("native", "keys")
+    pairs = [(r, rw, w, ww) for r in programs for rw in ways for w in programs for ww in ways
+             if not args.across or r != w]
     try:
         for r, rw, w, ww in pairs:
             begin = time.monotonic()
