@@ -240,8 +240,8 @@ static RP_APART void ack_not_calm(struct tcp_conn *c, const struct tcp_segment_i
  */
 void tcp_ack(struct tcp_conn *c, const struct tcp_segment_in *in, uint64_t now_ns)
 {
-	const uint32_t flags =
-		TCPF_SACK | TCPF_TLP_OUT | TCPF_UNDO | TCPF_CWND_LIMITED | TCPF_FIN_PENDING;
+	const uint32_t flags = TCPF_SACK | TCPF_TLP_OUT | TCPF_UNDO | TCPF_CWND_LIMITED |
+			       TCPF_FIN_PENDING | TCPF_STALLED;
 	uint32_t una = c->snd_una, end;
 	uint64_t xmit_ns = 0;
 

@@ -59,7 +59,8 @@ static inline bool tcp_rack_quiet(const struct tcp_conn *c)
  */
 static inline bool tcp_loss_calm(const struct tcp_conn *c, const struct tcp_ack_result *r)
 {
-	const uint32_t flags = TCPF_SACK | TCPF_TLP_OUT | TCPF_UNDO | TCPF_CWND_LIMITED;
+	const uint32_t flags =
+		TCPF_SACK | TCPF_TLP_OUT | TCPF_UNDO | TCPF_CWND_LIMITED | TCPF_STALLED;
 
 	return r->acked > 0 && (c->flags & flags) == TCPF_SACK && c->ca_state == TCP_CA_OPEN &&
 	       c->lost_bytes == 0 && tcp_rack_quiet(c);
@@ -183,4 +184,24 @@ static inline bool tcp_timer_stays(const struct tcp_conn *c, uint64_t now_ns)
 	       c->ca_state == TCP_CA_OPEN && c->sacked_count == 0 && c->reo_ns == RP_NEVER &&
 	       at_ns <= c->life_ns && c->timer_ns != RP_NEVER && c->timer != TCP_TIMER_NONE &&
 	       at_ns <= c->progress_ns + c->user_timeout_ns;
+}
+
+/**
+ * The header mbuf of the next data segment. A device in another process or on a bus read it when it
+ * was used last, so that writing it means to fetch its lines back: they are asked for a few
+ * segments ahead.
+ */
+static inline struct rte_mbuf *tcp_header_mbuf(struct rp_tcp_stack *s)
+{
+	struct rte_mbuf *m;
+
+	if (s->header_count <= TCP_HEADERS_AHEAD / 2) {
+		tcp_headers_more(s);
+		if (s->header_count == 0)
+			return NULL;
+	}
+	m = s->headers[s->header_first];
+	s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
+	s->header_count--;
+	return m;
 }

@@ -451,6 +451,9 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 {
 	bool limited = c->flags & TCPF_CWND_LIMITED, recovered = false, after_timeout;
 
+	/* Half more than what left the path, which its buffer may hold already. */
+	if (c->flags & TCPF_STALLED)
+		c->refill_room = r->delivered + r->delivered / 2 + c->mss;
 	tlp_on_ack(c, r);
 	if (c->flags & TCPF_UNDO)
 		tcp_undo_on_ack(c, r, now_ns);

@@ -23,54 +23,6 @@ static inline uint64_t out_header(struct rte_mbuf *m, const struct flow_key *key
 		flags, window, options);
 }
 
-/* Some at once cost less; where there are so few no more, one will do. */
-static RP_APART void out_headers_more(struct rp_tcp_stack *s)
-{
-	struct rte_mempool *pool = s->net_config.header_pool;
-	struct rte_mbuf *more[TCP_HEADERS_AHEAD / 2];
-	unsigned n = RP_ARRAY_SIZE(more);
-
-	if (rte_pktmbuf_alloc_bulk(pool, more, n)) {
-		more[0] = s->header_count == 0 ? rte_pktmbuf_alloc(pool) : NULL;
-		n = more[0] != NULL;
-	}
-	for (unsigned i = 0; i < n; i++) {
-		const uint8_t *p = rte_pktmbuf_mtod(more[i], const uint8_t *);
-
-		tcp_prefetch_write(p);
-		tcp_prefetch_write(p + TCP_OUT_HEADERS + TCP_TS_BYTES - 1);
-		s->headers[(s->header_first + s->header_count++) % TCP_HEADERS_AHEAD] = more[i];
-	}
-}
-
-/*
- * The header mbuf of the next data segment. A device in another process or on a bus read it when it
- * was used last, so that writing it means to fetch its lines back: they are asked for a few
- * segments ahead.
- */
-static inline struct rte_mbuf *out_header_mbuf(struct rp_tcp_stack *s)
-{
-	struct rte_mbuf *m;
-
-	if (s->header_count <= TCP_HEADERS_AHEAD / 2) {
-		out_headers_more(s);
-		if (s->header_count == 0)
-			return NULL;
-	}
-	m = s->headers[s->header_first];
-	s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
-	s->header_count--;
-	return m;
-}
-
-void tcp_headers_free(struct rp_tcp_stack *s)
-{
-	for (; s->header_count > 0; s->header_count--) {
-		rte_pktmbuf_free(s->headers[s->header_first]);
-		s->header_first = (s->header_first + 1) % TCP_HEADERS_AHEAD;
-	}
-}
-
 static RP_APART struct rte_mbuf *out_starved(struct rp_tcp_stack *s)
 {
 	s->counters->alloc_failed++;
@@ -94,7 +46,7 @@ static inline struct rte_mbuf *out_alloc(struct rp_tcp_stack *s)
 
 	if (rp_net_tx_room(s->net, false) == 0)
 		return NULL;
-	m = out_header_mbuf(s);
+	m = tcp_header_mbuf(s);
 	return m ? m : out_starved(s);
 }
 
@@ -379,7 +331,7 @@ static bool out_plain(struct tcp_conn *c, struct tseg *t, uint64_t now_ns)
 	if (m) {
 		options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
 	} else {
-		m = out_header_mbuf(s);
+		m = tcp_header_mbuf(s);
 		if (!m)
 			return out_starved(s) != NULL;
 		options = tcp_options_build_plain(c, out_options(m), &sum, now_ns);
@@ -449,7 +401,7 @@ static RP_APART bool out_run_one(
 	uint8_t *p;
 
 	if (!m) {
-		m = out_header_mbuf(s);
+		m = tcp_header_mbuf(s);
 		if (!m)
 			return out_starved(s) != NULL;
 		m->data_len = (uint16_t)run->bytes;
@@ -702,11 +654,32 @@ static void out_limited(struct tcp_conn *c)
 	c->limited_flight = c->pipe;
 }
 
+/*
+ * The peer's window is closed by a hole, while what lies behind it is reported: meanwhile little is
+ * left in flight. When the hole closes, all that cwnd allows at once would overrun the buffer of
+ * the path, as after an idle time (RFC 5681 4.1, RFC 7661 4.4): it is filled by what ACKs deliver.
+ */
+static inline void out_stalled(struct tcp_conn *c)
+{
+	if (c->sacked_bytes == 0 || c->flags & TCPF_STALLED)
+		return;
+	c->flags |= TCPF_STALLED;
+	c->refill_room = 0;
+}
+
+/* So many bytes from `t` on may go now: one segment where nothing is in flight. */
+static inline uint32_t out_refill(const struct tcp_conn *c, const struct tseg *t, uint32_t flight)
+{
+	if (!(c->flags & TCPF_STALLED))
+		return UINT32_MAX;
+	return flight == 0 ? RP_MAX(c->refill_room, t->length) : c->refill_room;
+}
+
 static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 {
 	const bool tso = tcp_stack_of(c)->net_config.iface.tx_tso;
 	struct out_run run;
-	uint32_t quantum = TCP_QUANTUM_BYTES;
+	uint32_t quantum = TCP_QUANTUM_BYTES, room;
 	unsigned super;
 	struct tseg *t;
 
@@ -721,17 +694,23 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 
 		if (!(t->flags & TSEG_SYN) && !tcp_synchronized(c))
 			return OUT_DONE;
-		if (!out_fit_window(c, t))
+		if (!out_fit_window(c, t)) {
+			out_stalled(c);
 			return OUT_DONE;
+		}
 		if (t->length > c->mss && !tcp_sendq_split(c, t, c->mss))
 			return OUT_BLOCKED;
 		span = tseg_span(t);
 		if (flight > 0 && flight + t->length > c->cwnd) {
+			c->flags &= ~TCPF_STALLED;
 			out_limited(c);
 			return OUT_DONE;
 		}
+		room = out_refill(c, t, flight);
+		if (t->length > room)
+			return OUT_DONE;
 		if (tso && t->length == c->mss &&
-			(super = out_super_count(c, t, flight, quantum)) > 1) {
+			(super = out_super_count(c, t, flight, RP_MIN(quantum, room))) > 1) {
 			sent = out_super(c, t, super, flight, now_ns);
 			span = c->snd_nxt - t->seq;
 		} else {
@@ -742,6 +721,7 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 		c->burst_ends = false;
 		if (!sent)
 			return OUT_BLOCKED;
+		c->refill_room -= RP_MIN(span, c->refill_room);
 		if (span >= quantum)
 			return c->next_unsent ? OUT_MORE : OUT_DONE;
 		quantum -= span;

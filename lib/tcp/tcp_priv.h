@@ -81,6 +81,8 @@ enum {
 	TCPF_BLOCKED = 1 << 27,	       /* waits for buffers or for room in the transmit queue */
 	TCPF_SOFT_ERROR = 1 << 28,     /* ICMP said unreachable */
 	TCPF_NEIGH_FAILED = 1 << 29,
+	TCPF_STALLED =
+		1 << 30, /* the peer's window was the limit, with a hole in it: refill_room */
 };
 
 /** What a turn of a connection seldom has to do before and behind handing up data. */
@@ -185,6 +187,7 @@ struct tcp_conn {
 	/* While TCPF_CWND_LIMITED: up to where ACKs are of what filled the window; how much it was.
 	 */
 	uint32_t limited_end, limited_flight;
+	uint32_t refill_room; /* TCPF_STALLED: bytes that may follow the last ACK */
 	uint32_t ecn_recover; /* marks up to here belong to a reduction that was made */
 	uint32_t cc_acked;    /* of the ACK that makes the reduction; else 0 */
 	union {
@@ -525,10 +528,14 @@ void tcp_sendq_drop(struct tcp_conn *c, struct tseg *t);
 void tcp_sendq_trim(struct tcp_conn *c, struct tseg *t, uint32_t bytes);
 void tcp_sendq_free(struct tcp_conn *c);
 
-/* output.c */
+/* headers.c */
 
+/** Some more header mbufs; their lines are fetched. */
+void tcp_headers_more(struct rp_tcp_stack *s);
 /** Gives back the header mbufs that are kept ready. */
 void tcp_headers_free(struct rp_tcp_stack *s);
+
+/* output.c */
 
 /** Sends what may be sent; decides about the acknowledgement; arms the timers. */
 void tcp_output(struct tcp_conn *c, uint64_t now_ns);
