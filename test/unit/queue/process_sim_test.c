@@ -161,7 +161,7 @@ static void put_one(struct run *r, struct worker *w, unsigned i, bool last)
 /* The one before has gone, was told, or is out of reach, when another one is shown the request. */
 static void look_at_job(struct run *r, struct worker *w, const struct event *e)
 {
-	struct run_ask *x = &r->asks[ask_of(e->value)];
+	struct run_ask *x;
 	int me = (int)(w->client - r->c->clients);
 
 	if (e->deleted) {
@@ -171,6 +171,7 @@ static void look_at_job(struct run *r, struct worker *w, const struct event *e)
 		}
 		return;
 	}
+	x = &r->asks[ask_of(e->value)];
 	if (x->holder >= 0 && x->holder != me) {
 		const struct client *before = &r->c->clients[x->holder];
 
