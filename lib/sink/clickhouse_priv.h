@@ -42,8 +42,8 @@ struct ch_queue {
 	void *consumer;		/**< NULL: none */
 	uint64_t life;		/**< one more with each consumer */
 	struct rp_list batches; /**< struct ch_batch; what failed stands before what came later */
-	struct rp_list acks;  /**< struct ch_ack: under way */
-	struct rp_list again; /**< struct ch_ack: to be said again, the first due first */
+	struct rp_list acks;	/**< struct ch_ack: under way */
+	struct rp_list again;	/**< struct ch_ack: to be said again, the first due first */
 	uint32_t sending;
 	uint64_t held, held_bytes, refused;
 	uint32_t failures;

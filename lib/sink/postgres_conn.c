@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include <libpq-fe.h>
+
 #include <base/assert.h>
 #include <sink/postgres_conn_priv.h>
 

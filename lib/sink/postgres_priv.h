@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <libpq-fe.h>
-
 #include <base/list.h>
 #include <grpc/loop.h>
 #include <sink/postgres.h>
 
-struct json_t;
+struct pg_conn; /* libpq's */
 
 #define PG_COLUMNS_MAX 16 /* of a key */
 #define PG_ERROR_SIZE 256
@@ -68,7 +66,7 @@ struct pg_entry {
 	uint32_t value_count;
 	bool starved; /**< a put was refused */
 	enum pg_state state;
-	PGconn *conn;
+	struct pg_conn *conn;
 	struct rp_loop_fd watch;
 	struct rp_loop_timer watchdog;
 	char *prepared; /**< the statement that the connection has; NULL: none */
