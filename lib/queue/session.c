@@ -301,7 +301,12 @@ enum rp_qstatus session_admit(struct rp_queues *qs, struct queue *q,
 			session_free(qs, s);
 		return RP_Q_OK;
 	}
-	/* The dispatcher that knew of it is dead; or it is on its way here. */
+	/* Whether it has ended is on its way here. */
+	if (!s && q->move && q->move->from) {
+		COUNT(qs, q, outputs_stalled);
+		return p->kind == RP_PROCESS_END ? RP_Q_STALL : RP_Q_BUSY;
+	}
+	/* The dispatcher that knew of it is dead. */
 	if (!s)
 		s = session_new(
 			qs, q, tail, none, p->request, guarded_ns(qs, p->left_us, now_ns), now_ns);
