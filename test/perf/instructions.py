@@ -31,7 +31,7 @@ MODES = {
 
 
 def count(program, mode, n):
-    words = ['valgrind', '--tool=callgrind', '--callgrind-out-file=/dev/null', program, 'steps', mode, str(n)]
+    words = ['valgrind', '--tool=callgrind', '--fair-sched=try', '--callgrind-out-file=/dev/null', program, 'steps', mode, str(n)]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.search(r'Collected : (\d+)', run.stderr)
     if run.returncode != 0 or not found:
