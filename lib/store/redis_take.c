@@ -46,6 +46,7 @@ struct redis_held {
 };
 
 static void go_on(struct redis_taker *t);
+static void look(struct redis_taker *t);
 
 static void held_free(struct redis_held *h)
 {
@@ -90,16 +91,16 @@ static void on_settled(void *ctx, const struct redisReply *reply)
 	struct redis_taker *t = h->t;
 
 	h->sent = false;
-	if (!reply)
-		return; /* said again when the connection is there */
-	if (reply->type == REDIS_REPLY_ERROR) {
+	t->settling--;
+	if (reply && reply->type == REDIS_REPLY_ERROR) {
 		RP_LOG(RP_LOG_NODE, RP_LOG_WARNING, "redis: %s is not settled: %s", t->held,
 			reply->str);
 		rp_loop_timer_in(t->r->init.loop, &t->pause, PAUSE_NS);
-		return;
-	}
-	held_free(h);
-	if (t->ended)
+	} else if (reply) {
+		held_free(h);
+	} /* else it is said again when the connection is there */
+	look(t);
+	if (reply && reply->type != REDIS_REPLY_ERROR && t->ended)
 		go_on(t);
 }
 
@@ -112,9 +113,10 @@ static void held_tell(struct redis_held *h)
 	const struct rp_span back[6] = {redis_text("EVAL"), redis_text(SCRIPT_BACK),
 		redis_text("2"), redis_text(t->held), redis_text(t->list), bytes};
 
-	if (h->sent || h->state < HELD_SETTLED)
+	if (h->sent || h->state < HELD_SETTLED || t->looking)
 		return;
 	h->sent = true;
+	t->settling++;
 	if (h->state == HELD_SETTLED)
 		redis_link_command(&t->r->main, on_settled, h, 4, remove);
 	else
@@ -334,6 +336,9 @@ static void on_held(void *ctx, const struct redisReply *reply)
 	bool *used;
 	struct rp_list unknown;
 
+	t->looking = false;
+	if (t->r->main.state == REDIS_LINK_UP)
+		redis_taker_settle_again(t);
 	if (!reply)
 		return;
 	if (reply->type != REDIS_REPLY_ARRAY) {
@@ -361,14 +366,29 @@ static void on_held(void *ctx, const struct redisReply *reply)
 	go_on(t);
 }
 
-static void on_up(void *ctx)
+/*
+ * Settling goes over another connection: an entry that is settled while the list is read would be
+ * in the list, and no more among those that are known here, and so be shown again.
+ */
+static void look(struct redis_taker *t)
 {
-	struct redis_taker *t = ctx;
 	const struct rp_span argv[4] = {redis_text("LRANGE"), redis_text(t->held), redis_text("0"),
 		redis_text(LENGTH_MAX_TEXT)};
 
-	t->known = t->empty = false;
+	if (!t->look_due || t->settling > 0 || t->link.state != REDIS_LINK_UP)
+		return;
+	t->look_due = false;
+	t->looking = true;
 	redis_link_command(&t->link, on_held, t, 4, argv);
+}
+
+static void on_up(void *ctx)
+{
+	struct redis_taker *t = ctx;
+
+	t->known = t->empty = false;
+	t->look_due = true;
+	look(t);
 }
 
 /* ---- life ---- */

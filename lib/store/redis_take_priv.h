@@ -25,11 +25,14 @@ struct redis_taker {
 	char *list, *held;
 	rp_store_entry_fn entry;
 	void *ctx;
-	uint32_t want;	/**< entries that may come */
-	uint32_t moves; /**< LMOVE without an answer */
-	bool blocking;	/**< BLMOVE without an answer */
-	bool empty;	/**< the last answer was that there is none */
-	bool known;	/**< what the owner held before has been read */
+	uint32_t want;	   /**< entries that may come */
+	uint32_t moves;	   /**< LMOVE without an answer */
+	bool blocking;	   /**< BLMOVE without an answer */
+	bool empty;	   /**< the last answer was that there is none */
+	bool known;	   /**< what the owner held before has been read */
+	bool look_due;	   /**< it is to be read, when no settling is under way */
+	bool looking;	   /**< LRANGE without an answer: nothing is settled meanwhile */
+	uint32_t settling; /**< of `entries`, those whose settling has no answer */
 	bool ended;
 	struct rp_list entries; /**< struct redis_held: known to lie in `held` */
 	struct rp_list found;	/**< of them, those that wait to be shown */

@@ -214,7 +214,8 @@ def metrics(server):
     _, data, r = server.ask("GET", "/metrics", headers={
         "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"})
     check("OpenMetrics", r.getheader("Content-Type").startswith("application/openmetrics-text") and
-          data.endswith(b"# EOF\n") and b"# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total " in data)
+          data.endswith(b"# EOF\n") and b"# TYPE process_cpu_seconds counter\n" in data
+          and b"\nprocess_cpu_seconds_total " in data, data[-2000:])
 
 
 def pipelined(server):
