@@ -209,7 +209,7 @@ def completion(node, path):
             if line.startswith("      -"):
                 for o in line[6:].split("  ")[0].split(","):
                     assert o.split()[0] in offered, (c, line, offered)
-    assert set(complete(path, "show", "")) == {"tcp", "neighbours"}
+    assert set(complete(path, "show", "")) == {"tcp", "neighbours", "drops"}
     assert "tcp=" in complete(path, "log", "t") and "debug" in complete(path, "log", "d")
     assert complete(path, "log", "tcp", "=", "de") == ["debug"]
     assert complete(path, "--endpoint", "localhost", ":", "1", "rel") == ["reload"]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process requests with a stock client on real nodes, keys only: requests.py BINARIES PORT"""
 import json
+import os
 import queue
 import sys
 import time
@@ -210,14 +211,6 @@ def deserted(a, nodes, jobs):
     print(f"  implied cancel {took * 1000:.0f} ms after the last listener left")
 
 
-def sums(nodes):
-    total = {}
-    for n in nodes:
-        for name, value in n.stats().items():
-            total[name] = total.get(name, 0) + value
-    return total
-
-
 def main():
     with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2],
                  config={"shards": '{idle: adaptive, cpus: "0,1"}'}) as c:
@@ -242,3 +235,6 @@ def main():
 
 if __name__ == "__main__":
     main()
+    # The library's threads watch on, and gRPC does not survive that they are there when the interpreter ends.
+    sys.stdout.flush()
+    os._exit(0)
