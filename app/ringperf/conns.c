@@ -40,6 +40,22 @@ void conns_put_idle(struct conns_conn *c)
 	c->conns->idle = index_of(c);
 }
 
+bool conns_reply(struct conns_conn *c, uint32_t bytes)
+{
+	struct perf_run *r = c->conns->run;
+
+	c->got += bytes;
+	if (!c->busy || c->got > r->options->size) {
+		r->faults++;
+		return false;
+	}
+	if (c->got < r->options->size)
+		return false;
+	c->busy = false;
+	perf_pace_done(&r->pace, c->planned_ns, c->begun_ns, 1, rp_clock_now(&r->worker->reader));
+	return true;
+}
+
 static void fail(struct conns *cs, const char *why)
 {
 	if (!cs->run->why)

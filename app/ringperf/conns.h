@@ -53,5 +53,7 @@ bool conns_send(struct conns_conn *c, uint32_t size, uint64_t now_ns);
 /** An idle one, which is none any more; NULL: none. */
 struct conns_conn *conns_take_idle(struct conns *cs);
 void conns_put_idle(struct conns_conn *c);
+/** So much more of the reply to what was sent; true: it is whole, and its time is counted. */
+bool conns_reply(struct conns_conn *c, uint32_t bytes);
 /** Ends the run when its time is over and nothing is open, or the wait for that is. */
 void conns_finish(struct conns *cs, uint64_t now_ns);

@@ -17,18 +17,8 @@ static void crr_open(struct conns_conn *c, uint64_t now_ns)
 
 static void crr_bytes(struct conns_conn *c, uint32_t bytes, uint64_t now_ns)
 {
-	struct perf_run *r = c->conns->run;
-
-	c->got += bytes;
-	if (!c->busy || c->got > r->options->size) {
-		r->faults++;
-		return;
-	}
-	if (c->got < r->options->size)
-		return;
-	c->busy = false;
-	perf_pace_done(&r->pace, c->planned_ns, c->begun_ns, 1, rp_clock_now(&r->worker->reader));
-	c->c->transport->ops->close(c->c, now_ns);
+	if (conns_reply(c, bytes))
+		c->c->transport->ops->close(c->c, now_ns);
 }
 
 static void crr_close(struct conns_conn *c, enum rp_close_reason why, uint64_t now_ns)

@@ -6,18 +6,8 @@
 
 static void rr_bytes(struct conns_conn *c, uint32_t bytes, uint64_t now_ns)
 {
-	struct perf_run *r = c->conns->run;
-
-	c->got += bytes;
-	if (!c->busy || c->got > r->options->size) {
-		r->faults++;
-		return;
-	}
-	if (c->got < r->options->size)
-		return;
-	c->busy = false;
-	perf_pace_done(&r->pace, c->planned_ns, c->begun_ns, 1, rp_clock_now(&r->worker->reader));
-	conns_put_idle(c);
+	if (conns_reply(c, bytes))
+		conns_put_idle(c);
 }
 
 static void rr_close(struct conns_conn *c, enum rp_close_reason why, uint64_t now_ns)

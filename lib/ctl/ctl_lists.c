@@ -21,6 +21,17 @@ bool ctl_view_missing(struct rp_ctl *ctl, struct rp_grpc_call *call)
 	return true;
 }
 
+bool ctl_view_ask_queue(struct rp_grpc_call *call, struct ctl_view_ask *ask, const char *queue)
+{
+	if (strlen(queue) > RP_NAME_BYTES_MAX) {
+		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT,
+			"queue key: the queue's name is longer than 255 bytes");
+		return false;
+	}
+	snprintf(ask->name, sizeof(ask->name), "%s", queue);
+	return true;
+}
+
 /* Where the next page begins: further in this shard's table, or with the next shard's. */
 void ctl_page_fill(struct rp_ctl *ctl, Ringpost__V1__Page *p, const struct ctl_view_ask *ask)
 {
@@ -43,12 +54,8 @@ void ctl_list_ask(struct rp_ctl *ctl, struct rp_grpc_call *call, const uint8_t *
 		return;
 	if (!ctl_admin_admitted(call))
 		goto out;
-	if (strlen(q->queue) > RP_NAME_BYTES_MAX) {
-		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT,
-			"queue key: the queue's name is longer than 255 bytes");
+	if (!ctl_view_ask_queue(call, &ask, q->queue))
 		goto out;
-	}
-	snprintf(ask.name, sizeof(ask.name), "%s", q->queue);
 	ask.exact = q->exact;
 	if (q->page) {
 		ask.shard = q->page->shard;

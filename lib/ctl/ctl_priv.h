@@ -335,6 +335,8 @@ struct ctl_admin_call {
 
 /** Everything of Admin is for callers on this host: false, and the call is refused. */
 bool ctl_admin_admitted(struct rp_grpc_call *call);
+/** Into `ask`, or false: the name is too long, and the call is refused. */
+bool ctl_view_ask_queue(struct rp_grpc_call *call, struct ctl_view_ask *ask, const char *queue);
 /** True where `message`, an unpacked request, is NULL; the call is refused. */
 bool ctl_admin_malformed(struct rp_grpc_call *call, const void *message);
 void ctl_admin_reply(struct rp_grpc_call *call, const ProtobufCMessage *message);

@@ -122,12 +122,8 @@ static void on_trace(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 		return;
 	if (!ctl_admin_admitted(call))
 		goto out;
-	if (strlen(q->queue) > RP_NAME_BYTES_MAX) {
-		rp_grpc_call_finish(call, RP_GRPC_INVALID_ARGUMENT,
-			"queue key: the queue's name is longer than 255 bytes");
+	if (!ctl_view_ask_queue(call, &ask, q->queue))
 		goto out;
-	}
-	snprintf(ask.name, sizeof(ask.name), "%s", q->queue);
 	ask.shard =
 		rp_hash_pick(rp_queue_hash(ask.name, strlen(ask.name)), ctl->config.self.shards);
 	ask.trace = (struct rp_engine_view_trace){
