@@ -602,7 +602,7 @@ static void xcore_ring(struct rp_xcore_end *e, struct rp_xcore_end *sleeper)
 {
 	uint64_t one = 1;
 
-	if (__atomic_load_n(&sleeper->sleeping, __ATOMIC_RELAXED) == 0)
+	if (__atomic_load_n(&sleeper->sleeping, __ATOMIC_SEQ_CST) == 0)
 		return;
 	/* Of several senders one rings. */
 	if (__atomic_exchange_n(&sleeper->sleeping, 0, __ATOMIC_SEQ_CST) == 0)
@@ -634,7 +634,8 @@ uint32_t rp_xcore_flush(struct rp_xcore_end *e)
 
 		if (__atomic_load_n(&p->starved, __ATOMIC_RELAXED) == 0)
 			continue;
-		__atomic_store_n(&p->starved, 0, __ATOMIC_RELAXED);
+		/* Cleared before `sleeping` is read: the other half of xcore_starve(). */
+		__atomic_exchange_n(&p->starved, 0, __ATOMIC_SEQ_CST);
 		xcore_ring(e, e->x->ends[from]);
 	}
 	e->sent_to = e->taken_from = 0;
@@ -665,10 +666,23 @@ int rp_xcore_fd(const struct rp_xcore_end *e)
 	return e->fd;
 }
 
+/**
+ * Says again which pairs wait, once `sleeping` is set. A consumer that took something out before
+ * the look on which a refusal rests may have found the flag after it: it cleared it and rang
+ * nobody, as this end was awake, and would not ring for what it takes out next.
+ */
+static void xcore_starve(struct rp_xcore_end *e)
+{
+	for (unsigned id = 0; id < RP_XCORE_ENDS_MAX; id++)
+		if (e->out[id] && e->out[id]->waits)
+			__atomic_store_n(&e->out[id]->starved, 1, __ATOMIC_SEQ_CST);
+}
+
 bool rp_xcore_sleep_begin(struct rp_xcore_end *e)
 {
 	rp_xcore_flush(e);
 	__atomic_store_n(&e->sleeping, 1, __ATOMIC_SEQ_CST);
+	xcore_starve(e);
 	rte_smp_mb();
 	if (rp_xcore_pending(e)) {
 		__atomic_store_n(&e->sleeping, 0, __ATOMIC_SEQ_CST);

@@ -260,6 +260,28 @@ static void only_sleepers_are_rung(void **state)
 	assert_false(rp_xcore_sleep(s, 1000));
 }
 
+/** The consumer is between taking something out and telling so when a refusal marks the pair. */
+static void a_sleeper_waits_also_when_it_was_told_too_early(void **state)
+{
+	struct rp_xcore_end *c = rp_xcore_end(*state, RP_XCORE_CONTROL);
+	struct rp_xcore_end *s = rp_xcore_end(*state, 0);
+	struct rp_xmsg m[4];
+
+	while (send_token(s, RP_XCORE_CONTROL, 3, RP_XCORE_NORMAL) == 0)
+		;
+	assert_int_equal(rp_xcore_recv(c, 0, m, 2), 2);
+	while (send_token(s, RP_XCORE_CONTROL, 3, RP_XCORE_NORMAL) == 0)
+		;
+	rp_xcore_flush(c);
+	assert_true(rp_xcore_sleep_begin(s));
+	assert_false(rung(s));
+	assert_int_equal(rp_xcore_recv(c, 0, m, 1), 1);
+	rp_xcore_flush(c);
+	assert_true(rung(s));
+	rp_xcore_sleep_end(s);
+	assert_int_equal(rp_xcore_tokens(s, RP_XCORE_CONTROL, RP_XCORE_NORMAL), 1);
+}
+
 static void types_have_a_way(void **state)
 {
 	unsigned asks = 0, answers = 0;
@@ -309,6 +331,8 @@ int main(void)
 			full_shard_ring_waits_in_the_backlog, setup, teardown),
 		cmocka_unit_test_setup_teardown(senders_are_served_in_turn, setup, teardown),
 		cmocka_unit_test_setup_teardown(only_sleepers_are_rung, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_sleeper_waits_also_when_it_was_told_too_early, setup, teardown),
 		cmocka_unit_test(types_have_a_way),
 		cmocka_unit_test(bad_configurations_are_refused),
 	};
