@@ -76,7 +76,8 @@ enum rp_qmsg_type {
 	X(DEADLINE, "the deadline has passed")                   \
 	X(NOT_LIVE, "the request is over, or not held here")     \
 	X(BUSY, "the requester does not read")                   \
-	X(INCAPABLE, "no consumer has what the request needs")
+	X(INCAPABLE, "no consumer has what the request needs")   \
+	X(APART, "zones disagree: its dispatcher is out of reach of this node's zone")
 
 enum rp_qstatus {
 #define X(name, text) RP_Q_##name,

@@ -180,6 +180,7 @@ static void on_second(void *ctx)
 	rp_clock_publish(ctl->config.clock);
 	ctl_tls_check(ctl);
 	ctl_obstacles_tell(ctl);
+	ctl_zones_look(ctl);
 	rp_loop_timer_in(ctl->loop, &ctl->second_timer, RP_NS_PER_S);
 }
 

@@ -305,7 +305,7 @@ void ctl_peer_dial(void *ctx, rp_repl_peer_id peer, const char *address)
 		ctl->peers[peer] = p;
 	}
 	snprintf(p->address, sizeof(p->address), "%s", address);
-	p->in_zone = ctl_in_zone(ctl->conf, address);
+	ctl_zone_look(p, ctl->conf);
 	p->want_dial = true;
 	rp_loop_task_post(ctl->loop, &ctl->peer_task);
 }

@@ -3,9 +3,11 @@
 /* Which keys leave for which peer: the prefix policy of the configuration, with the peers' zones.
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/log.h>
 #include <ctl/ctl_priv.h>
 #include <route/policy.h>
 
@@ -35,14 +37,15 @@ static unsigned label_fits(
 	return rp_conf_endpoint_equal(&e, &at) ? 1 : 0;
 }
 
-bool ctl_in_zone(const struct rp_conf *c, const char *address)
+/* The zone of the peer with that address, as the configuration has it; "": it says none. */
+static const char *label_of(const struct rp_conf *c, const char *address)
 {
 	struct rp_conf_endpoint peer;
 	const char *best = "";
 	unsigned best_fit = 0;
 
 	if (rp_conf_endpoint_parse(address, 2379, &peer) != 0)
-		return false;
+		return "";
 	for (unsigned i = 0; i < c->peer_zones.count; i++) {
 		const char *zone;
 		unsigned fit = label_fits(c->peer_zones.items[i], &peer, &zone);
@@ -52,7 +55,68 @@ bool ctl_in_zone(const struct rp_conf *c, const char *address)
 		best_fit = fit;
 		best = zone;
 	}
-	return best[0] != '\0' && strcmp(best, c->zone) == 0;
+	return best;
+}
+
+/*
+ * Zones are worth something where all nodes see the same: a queue's dispatcher that one of them may
+ * hear of, and another may not, serves neither well. So a node says its own zone in its record, and
+ * where peer_zones here says otherwise the peer is not known to be in the zone, and people are
+ * told.
+ */
+static bool zone_of_peer(
+	const struct rp_conf *c, const struct ctl_peer *p, char *text, size_t text_size)
+{
+	const char *label = label_of(c, p->address);
+	bool inside = label[0] != '\0' && strcmp(label, c->zone) == 0, agrees;
+	struct rp_node_record r;
+
+	text[0] = '\0';
+	if (p->node == 0 || !rp_control_node_get(p->ctl->control, p->node, &r) || r.zone[0] == '\0')
+		return inside;
+	/* Of what is too long for a record the beginning counts. */
+	agrees = strncmp(c->zone, r.zone, sizeof(r.zone) - 1) == 0;
+	if (inside != agrees)
+		snprintf(text, text_size, "%s of %s, which says of itself %s",
+			label[0] != '\0' ? label : "nothing", p->address, r.zone);
+	return inside && agrees;
+}
+
+bool ctl_zone_look(struct ctl_peer *p, const struct rp_conf *c)
+{
+	bool was = p->in_zone;
+	char text[sizeof(p->zones)];
+
+	p->in_zone = zone_of_peer(c, p, text, sizeof(text));
+	if (c->zone_prefix.count == 0)
+		text[0] = '\0';
+	if (strcmp(text, p->zones) != 0) {
+		snprintf(p->zones, sizeof(p->zones), "%s", text);
+		if (text[0] != '\0')
+			RP_LOG(RP_LOG_REPL, RP_LOG_ERROR,
+				"zone %s: peer_zones says %s: it counts as outside, and keys below "
+				"zone_prefix do not go there; give all nodes of a zone the same "
+				"peer_zones",
+				c->zone, text);
+	}
+	return p->in_zone != was;
+}
+
+static void rules_use(struct rp_ctl *ctl)
+{
+	rp_control_policy_changed(ctl->control,
+		rp_policy_limits_leaving(ctl->policy) ? rp_policy_ref(ctl->policy) : NULL);
+}
+
+void ctl_zones_look(struct rp_ctl *ctl)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
+		if (ctl->peers[i])
+			changed |= ctl_zone_look(ctl->peers[i], ctl->conf);
+	if (changed && rp_policy_has_zones(ctl->policy))
+		rules_use(ctl);
 }
 
 void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c)
@@ -73,9 +137,8 @@ void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c)
 	rp_policy_destroy(old);
 	for (uint32_t i = 0; i < RP_PEERS_MAX; i++)
 		if (ctl->peers[i])
-			ctl->peers[i]->in_zone = ctl_in_zone(c, ctl->peers[i]->address);
-	rp_control_policy_changed(ctl->control,
-		rp_policy_limits_leaving(ctl->policy) ? rp_policy_ref(ctl->policy) : NULL);
+			ctl_zone_look(ctl->peers[i], c);
+	rules_use(ctl);
 }
 
 /* The configuration's bound on policies is one of stack space as well. */

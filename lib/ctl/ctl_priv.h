@@ -62,6 +62,7 @@ struct ctl_peer {
 	struct rp_list deliver_open; /**< struct ctl_deliver: frames that are not answered */
 	bool no_deliver;	     /**< it serves DeliverOne only */
 	char obstacle[128];	     /**< why it can have no link, as the log has it */
+	char zones[480];	     /**< where peer_zones and its own word differ, likewise */
 };
 
 /** A call of ours to a peer, by a unary RPC. */
@@ -446,8 +447,10 @@ void ctl_tls_check(struct rp_ctl *ctl);
 void ctl_policy_use(struct rp_ctl *ctl, const struct rp_conf *c);
 /** What queues.policies makes of the queues that the shards have. */
 void ctl_queue_policies_use(struct rp_ctl *ctl, const struct rp_conf *c);
-/** Is the peer with that address in the zone of this node? */
-bool ctl_in_zone(const struct rp_conf *c, const char *address);
+/** Whether the peer is in the zone of this node; true: that is new. */
+bool ctl_zone_look(struct ctl_peer *p, const struct rp_conf *c);
+/** Each second: likewise of all peers, and the shards are told what is new. */
+void ctl_zones_look(struct rp_ctl *ctl);
 /** May the key go to that node, and come from it? The control engine's callback. */
 bool ctl_eligible(void *ctx, uint64_t node, struct rp_span key);
 bool ctl_same_zone(void *ctx, uint64_t node);

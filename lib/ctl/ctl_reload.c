@@ -54,14 +54,16 @@ static void use_limits(struct rp_ctl *ctl, const struct rp_conf *c)
 	rp_gateway_set_calls_max(ctl->gateway, c->limits.streams_per_connection);
 }
 
-static void use_name(struct rp_ctl *ctl, const char *name)
+static void use_names(struct rp_ctl *ctl, const struct rp_conf *c)
 {
-	char *own = ctl->config.self.name;
+	struct rp_node_record *own = &ctl->config.self;
 
-	if (strncmp(own, name, sizeof(ctl->config.self.name) - 1) == 0)
+	if (strncmp(own->name, c->name, sizeof(own->name) - 1) == 0 &&
+		strncmp(own->zone, c->zone, sizeof(own->zone) - 1) == 0)
 		return;
-	snprintf(own, sizeof(ctl->config.self.name), "%s", name);
-	rp_control_set_name(ctl->control, own, ctl_now(ctl));
+	snprintf(own->name, sizeof(own->name), "%s", c->name);
+	snprintf(own->zone, sizeof(own->zone), "%s", c->zone);
+	rp_control_set_names(ctl->control, own->name, own->zone, ctl_now(ctl));
 }
 
 /* take: `next`, which is in force from now on. What reads ctl->conf when it needs it (a dial, the
@@ -78,7 +80,7 @@ static void use(struct rp_ctl *ctl, struct rp_conf *next)
 	use_limits(ctl, next);
 	ctl_sinks_use(ctl, next);
 	ctl_bus_use(ctl, next);
-	use_name(ctl, next->name);
+	use_names(ctl, next);
 	rp_etcd_set_term(ctl->etcd, next->term + ctl->terms_more);
 	rp_etcd_set_token_ttl(ctl->etcd, next->auth.token_ttl_s * RP_NS_PER_S);
 	ctl->conf = next;

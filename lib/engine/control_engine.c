@@ -569,10 +569,12 @@ void rp_control_policy_changed(struct rp_control *c, struct rp_policy *policy)
 	control_publish_registry(c);
 }
 
-void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now)
+void rp_control_set_names(
+	struct rp_control *c, const char *name, const char *zone, struct rp_repl_now now)
 {
 	c->now = now;
 	snprintf(c->self.name, sizeof(c->self.name), "%s", name);
+	snprintf(c->self.zone, sizeof(c->self.zone), "%s", zone);
 	control_write_self(c);
 }
 

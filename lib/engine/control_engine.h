@@ -288,8 +288,9 @@ void rp_control_set_link_tls(struct rp_control *c, uint32_t shard, struct rp_tls
  * keys may not leave is none, and its consumers there are offered nothing: see rp_queue_ops.apart.
  */
 void rp_control_policy_changed(struct rp_control *c, struct rp_policy *policy);
-/** The node's name in its record, from which the others have it. borrow. */
-void rp_control_set_name(struct rp_control *c, const char *name, struct rp_repl_now now);
+/** The node's name and zone in its record, from which the others have them. borrow. */
+void rp_control_set_names(
+	struct rp_control *c, const char *name, const char *zone, struct rp_repl_now now);
 
 /** In the node's record, which the others show. */
 void rp_control_set_draining(struct rp_control *c, bool draining, struct rp_repl_now now);

@@ -118,6 +118,7 @@ int rp_node_record_format(const struct rp_node_record *r, char *out, size_t size
 	snprintf(number, sizeof(number), "%u", r->rings);
 	append_text(out, size, &n, "rings", r->rings ? number : "");
 	append_text(out, size, &n, "name", r->name);
+	append_text(out, size, &n, "zone", r->zone);
 	append_text(out, size, &n, "url", r->client_url);
 	append_text(out, size, &n, "draining", r->draining ? "1" : "");
 	append_text(out, size, &n, "version", RP_VERSION);
@@ -142,6 +143,8 @@ static void take_field(struct rp_node_record *r, const char *field, const char *
 		r->rings = (uint32_t)strtoul(value, NULL, 10);
 	else if (!strcmp(field, "name"))
 		snprintf(r->name, sizeof(r->name), "%s", value);
+	else if (!strcmp(field, "zone"))
+		snprintf(r->zone, sizeof(r->zone), "%s", value);
 	else if (!strcmp(field, "url"))
 		snprintf(r->client_url, sizeof(r->client_url), "%s", value);
 	else if (!strcmp(field, "draining"))

@@ -6,7 +6,8 @@
  * its port:
  *
  *	<format>;boot=<n>[;tcp=<address>:<port>][;ktcp=<address>:<port>];k=<n>;shards=<n>
- *	[;rss=<key>,<entries>,<shards>][;rings=<n>][;name=<text>][;url=<url>][;draining=1];version=<text>
+ *	[;rss=<key>,<entries>,<shards>][;rings=<n>][;name=<text>][;zone=<text>][;url=<url>][;draining=1]
+ *	;version=<text>
  *
  * The format is 1. Unknown fields are ignored; a field that does not parse counts as absent. Pure.
  */
@@ -29,6 +30,7 @@ struct rp_node_record {
 	uint32_t rings; /**< queue pairs of the port of `tcp`; 0: it is not told */
 	bool draining;	/**< it gives its queues away */
 	char name[128];
+	char zone[64];	      /**< as it is configured there; cut where it is longer */
 	char client_url[256]; /**< "http://host:port" */
 	char version[32];     /**< as parsed; format() writes this build's */
 };

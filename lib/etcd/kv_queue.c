@@ -39,6 +39,7 @@ int rp_etcd_qstatus_code(enum rp_qstatus status)
 	case RP_Q_STALL:
 	case RP_Q_STOPPING:
 	case RP_Q_UNREACHABLE:
+	case RP_Q_APART:
 		return RP_GRPC_UNAVAILABLE;
 	case RP_QSTATUS_COUNT:
 		break;

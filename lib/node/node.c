@@ -588,6 +588,7 @@ static void fill_record(struct rp_node *n)
 	n->record.per_peer = n->conf->links.per_peer;
 	n->record.shards = n->shards;
 	snprintf(n->record.name, sizeof(n->record.name), "%s", n->conf->name);
+	snprintf(n->record.zone, sizeof(n->record.zone), "%s", n->conf->zone);
 	if (n->conf->listen_client_urls.count == 0 ||
 		rp_conf_endpoint_parse(n->conf->listen_client_urls.items[0], 2379, &e) != 0 ||
 		e.is_unix)

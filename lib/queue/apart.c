@@ -10,7 +10,7 @@
  *   which nobody knows, is told so.
  * - What a consumer was offered before stays its own: nobody has died. Acknowledges, rejects, that
  *   it has left or come back, and the answers to all of that go on to whoever delivered it. What it
- *   has not got by then is asked back from its host.
+ *   has not got by then is asked back from its host. What was put there before can be cancelled.
  */
 
 #include <errno.h>
@@ -47,11 +47,12 @@ static bool may_cross(const struct rp_qmsg *m)
 		return true;
 	case RP_QMSG_FORWARD:
 		return m->token && (m->flags & RP_QMSG_REPEAT);
+	case RP_QMSG_CANCEL:
+		return !m->payload; /* it says no key */
 	case RP_QMSG_DELIVER:
 	case RP_QMSG_MOVED:
 	case RP_QMSG_HANDOVER:
 	case RP_QMSG_CLAIM:
-	case RP_QMSG_CANCEL:
 	case RP_QMSG_TYPE_COUNT:
 		break;
 	}

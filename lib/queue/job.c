@@ -112,12 +112,18 @@ bool job_fails_fast(struct rp_queues *qs, struct queue *q, const struct rp_qmsg_
 /* ---- the table, by queue and tail ---- */
 
 static struct job **job_bucket(
-	const struct rp_queues *qs, const struct queue *q, struct rp_span tail)
+	const struct rp_queues *qs, const struct queue *q, uint32_t tail_hash)
 {
-	uint64_t h = (rp_queue_hash(tail.data, tail.length) ^ (uint64_t)q->hash << 32) *
-		     0x9e3779b97f4a7c15ull;
+	uint64_t h = (tail_hash ^ (uint64_t)q->hash << 32) * 0x9e3779b97f4a7c15ull;
 
 	return &qs->job_table[(h >> 32) & qs->job_mask];
+}
+
+static uint32_t tail_hash_of(const struct message *m)
+{
+	struct rp_span tail = tail_of(m);
+
+	return rp_queue_hash(tail.data, tail.length);
 }
 
 static void look_later(
@@ -158,7 +164,7 @@ void job_begin(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	rp_list_init(&m->job->link);
 	rp_list_push_back(&more->jobs, &m->job->link);
 	more->job_count++;
-	bucket = job_bucket(qs, m->q, tail_of(m));
+	bucket = job_bucket(qs, m->q, tail_hash_of(m));
 	m->job->hash_next = *bucket;
 	*bucket = m->job;
 	/* Somebody had what it needs when it was let in. */
@@ -172,7 +178,7 @@ void job_free(struct rp_queues *qs, struct message *m)
 
 	if (!job)
 		return;
-	at = job_bucket(qs, m->q, tail_of(m));
+	at = job_bucket(qs, m->q, tail_hash_of(m));
 	while (*at != job)
 		at = &(*at)->hash_next;
 	*at = job->hash_next;
@@ -249,25 +255,43 @@ void job_release(struct rp_queues *qs, struct message *m, bool proven, uint64_t 
 	queue_work(qs, q);
 }
 
-uint32_t job_cancel(struct rp_queues *qs, struct queue *q, struct rp_span tail, uint64_t request,
-	uint64_t now_ns)
+/* The hash that picks the bucket, and another one. */
+uint64_t job_digest(struct rp_span tail)
 {
-	struct job *job = *job_bucket(qs, q, tail), *next;
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < tail.length; i++)
+		h = (h ^ tail.data[i]) * 0x100000001b3ull;
+	return (uint64_t)rp_queue_hash(tail.data, tail.length) << 32 | (uint32_t)(h >> 32) | 1;
+}
+
+static bool is_meant(const struct job *job, const struct queue *q, const struct cancel_what *what)
+{
+	struct rp_span tail = tail_of(job->m);
+
+	if (job->m->q != q || job->m->state == MESSAGE_ENDING ||
+		(what->request && job->m->process.request != what->request))
+		return false;
+	if (what->tail.length == 0)
+		return job_digest(tail) == what->digest;
+	return tail.length == what->tail.length &&
+	       memcmp(tail.data, what->tail.data, tail.length) == 0;
+}
+
+uint32_t job_cancel(
+	struct rp_queues *qs, struct queue *q, const struct cancel_what *what, uint64_t now_ns)
+{
+	struct job **bucket = job_bucket(qs, q, (uint32_t)(what->digest >> 32)), *job, *next;
 	uint32_t count = 0;
 
-	for (; job; job = next) {
-		struct rp_span t = tail_of(job->m);
-
+	for (job = *bucket; job; job = next) {
 		next = job->hash_next;
-		if (job->m->q != q || t.length != tail.length ||
-			memcmp(t.data, tail.data, tail.length) != 0 ||
-			(request && job->m->process.request != request) ||
-			job->m->state == MESSAGE_ENDING)
+		if (!is_meant(job, q, what))
 			continue;
 		job_fail(qs, job->m, RP_QUEUE_DEATH_CANCELLED, now_ns);
 		count++;
 		/* Where nobody is to be told it is freed, and the chain with it changed. */
-		next = next ? *job_bucket(qs, q, tail) : NULL;
+		next = next ? *bucket : NULL;
 	}
 	return count;
 }

@@ -73,42 +73,6 @@ static bool is_at_rival(
 	return rival && rival != from && !message_find(qs, q, m->idx, m->alloc_node);
 }
 
-struct settled settle_cancel(
-	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns)
-{
-	struct settled s = {.status = RP_Q_OK};
-	struct rp_span tail;
-
-	if (m->payload && q->own) {
-		tail = (struct rp_span){
-			rte_pktmbuf_mtod(m->payload, const uint8_t *), m->payload->data_len};
-		s.deleted = job_cancel(qs, q, tail, m->mod_revision, now_ns);
-	}
-	rte_pktmbuf_free(m->payload);
-	return s;
-}
-
-/* Those that are on their way here or from here are asked for again. */
-static void on_cancel(struct rp_queues *qs, struct queue *q, uint64_t from, const struct rp_qmsg *m,
-	uint64_t now_ns)
-{
-	struct settled s = {.status = RP_Q_OK};
-
-	if (q && move_is_between(qs, q, 0, 0)) {
-		s.status = RP_Q_STALL;
-	} else if (q && is_elsewhere(qs, q, m)) {
-		COUNT(qs, q, moved);
-		s.status = RP_Q_MOVED;
-		s.alloc_node = q->dispatcher;
-	} else if (q) {
-		s = settle_cancel(qs, q, m, now_ns);
-		reply(qs, q, from, m, &s, now_ns);
-		return;
-	}
-	rte_pktmbuf_free(m->payload);
-	reply(qs, q, from, m, &s, now_ns);
-}
-
 /* take: the payload of a QACK. */
 static void on_request(struct rp_queues *qs, struct queue *q, uint64_t from,
 	const struct rp_qmsg *m, uint64_t now_ns)
@@ -271,7 +235,10 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 		return RP_Q_OK;
 	}
 	if (m->type == RP_QMSG_CANCEL) {
-		on_cancel(qs, q, from, m, now_ns);
+		const struct settled s = cancel_here(qs, q, from, m, now_ns);
+
+		rte_pktmbuf_free(m->payload);
+		reply(qs, q, from, m, &s, now_ns);
 		return RP_Q_OK;
 	}
 	if (m->type != RP_QMSG_QACK)
@@ -341,6 +308,22 @@ void rp_queue_on_took(struct rp_queues *qs, uint64_t node, const struct rp_qmsg 
 	}
 }
 
+/*
+ * Who says that it has moved may hear of its dispatcher, and this node may not: their rules
+ * disagree. A put is not asked for again and again; and a consumer there is not of this side, until
+ * it says so.
+ */
+static enum rp_qstatus refused_status(
+	struct rp_queues *qs, const struct message *m, uint64_t dispatcher)
+{
+	if (!queue_is_apart(qs, m->q, dispatcher))
+		return RP_Q_MOVED;
+	COUNT(qs, m->q, zones_disagree);
+	if (m->state == MESSAGE_BOUND)
+		return m->kept || m->seen ? RP_Q_MOVED : RP_Q_NO_CONSUMER;
+	return m->answered ? RP_Q_MOVED : RP_Q_APART;
+}
+
 void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m,
 	enum rp_qstatus status, uint32_t epoch, uint64_t dispatcher, uint64_t now_ns)
 {
@@ -351,6 +334,8 @@ void rp_queue_on_refused(struct rp_queues *qs, uint64_t node, const struct rp_qm
 		queue_learn(qs, msg->q, epoch, dispatcher, now_ns);
 		/* Which may have handed it over. */
 		msg = sent_find(qs, m, state);
+		if (msg)
+			status = refused_status(qs, msg, dispatcher);
 	}
 	if (!msg) {
 		rte_pktmbuf_free(m->payload);

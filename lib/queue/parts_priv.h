@@ -61,6 +61,24 @@ bool request_rival_lost(struct rp_queues *qs, const struct queue *q);
 void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status);
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns);
 bool requests_again(struct rp_queues *qs, uint64_t now_ns);
+/** A new one, in none of the lists. */
+void request_wait(struct rp_queues *qs, struct request *r, uint64_t now_ns);
+/** It is looked at again in a moment. */
+void request_park(struct rp_queues *qs, struct request *r, uint64_t now_ns);
+/** Its client is told, and it is gone. */
+void request_finish(struct rp_queues *qs, struct request *r, const struct settled *s);
+
+/* cancel.c */
+/** Asks the next node, or ends. */
+void cancel_step(struct rp_queues *qs, struct request *r, uint64_t now_ns);
+/** The node that was asked has answered; the payload is not taken. */
+void cancel_answered(
+	struct rp_queues *qs, struct request *r, const struct rp_qmsg *m, uint64_t now_ns);
+/** What became of it is not known. */
+void cancel_lost(struct rp_queues *qs, struct request *r, uint64_t now_ns);
+/** CANCEL came: what is to be answered. `q` may be NULL; the payload is not taken. */
+struct settled cancel_here(struct rp_queues *qs, struct queue *q, uint64_t from,
+	const struct rp_qmsg *m, uint64_t now_ns);
 
 /* producer.c */
 /** NULL: nothing of it was taken, or that is forgotten. */
@@ -146,9 +164,18 @@ bool job_is_met(const struct message *m, const struct consumer *c);
 void job_fail(struct rp_queues *qs, struct message *m, enum rp_queue_death death, uint64_t now_ns);
 /** Its worker does not hold it any more; it may have begun, if that is not proven to be false. */
 void job_release(struct rp_queues *qs, struct message *m, bool proven, uint64_t now_ns);
-/** All with that tail, or the one that `request` names; how many. */
-uint32_t job_cancel(struct rp_queues *qs, struct queue *q, struct rp_span tail, uint64_t request,
-	uint64_t now_ns);
+/* Which process requests of a queue are to end: all with that tail, or one of them. */
+struct cancel_what {
+	struct rp_span tail; /**< empty: only its digest is known */
+	uint64_t digest;     /**< job_digest() of it */
+	uint64_t request;    /**< only that one; 0: all */
+};
+
+/** What names a tail where the tail itself may not be said. Never 0. */
+uint64_t job_digest(struct rp_span tail);
+/** How many of those that are indexed here have ended by it. */
+uint32_t job_cancel(
+	struct rp_queues *qs, struct queue *q, const struct cancel_what *what, uint64_t now_ns);
 /** While it is held its time ends all the same. */
 void job_arm_bound(struct rp_queues *qs, struct message *m, uint64_t now_ns);
 /** A put that wants to fail fast, and there is nobody who could have it. */

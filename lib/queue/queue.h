@@ -60,7 +60,9 @@
  * HANDOVER  flags RESUMES: all is handed over; payload: tails that are remembered for dedup_s, or
  *           with KEEPS the requests that outputs are expected of
  * CLAIM     nothing more
- * CANCEL    token, payload = tail, mod_revision = of one request, or 0; answered by REPLY
+ * CANCEL    token, payload = tail, or none and idx = a digest of it where the tail may not be said,
+ *           mod_revision = of one request, or 0; REPLY: OK, count, alloc_node = another node that may
+ *           have some, or 0; STALL: some are on their way
  *
  * FORWARD and DELIVER of a process request have its process part as well. QACK of one may have its
  * last output as payload.
@@ -394,8 +396,9 @@ void rp_queue_put_process(struct rp_queues *qs, uint64_t token, struct rp_span n
 void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, struct rte_mbuf *last, uint64_t now_ns);
 /**
- * take: `tail`. All process requests with it end, or the one that `request` names; answered with
- * how many in `deleted`.
+ * take: `tail`. All process requests with it end, or the one that `request` names, at whatever node
+ * that dispatches the queue or did; answered with how many in `deleted`. UNREACHABLE: there was
+ * none, but at a node that may have some and could not be asked.
  */
 void rp_queue_cancel(struct rp_queues *qs, uint64_t token, struct rp_span name,
 	struct rte_mbuf *tail, uint64_t request, uint64_t now_ns);

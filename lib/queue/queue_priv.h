@@ -21,6 +21,7 @@
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
  * lanes.c     what waits, by priority             job.c       process requests, at their dispatcher
  * session.c   and at their reply queue's          apart.c     nodes that a queue's keys do not go to
+ * cancel.c    finds those that are to end
  *
  * More is declared in parts_priv.h; what is told to other nodes, by notice.c, order.c and apart.c,
  * in tell_priv.h.
@@ -49,6 +50,7 @@
 
 /* Former dispatchers that a producer's node remembers. */
 #define TOOK_MAX 4
+#define CANCEL_ASKED_MAX 12 /* nodes that one cancel asks */
 
 struct rejection {
 	struct rejection *next;
@@ -241,11 +243,14 @@ struct request {
 	struct rp_list again; /**< qs->again, while the message is between two dispatchers */
 	struct queue *q;
 	uint64_t token, node, idx, alloc_node, deadline_ns, again_ns;
-	uint64_t of;	       /**< LEFT: the node that is asked */
-	struct rte_mbuf *with; /**< ACK: the last output; CANCEL: the tail */
-	uint64_t request;      /**< CANCEL: only that one; 0: all */
+	uint64_t of;				/**< LEFT: the node that is asked */
+	struct rte_mbuf *with;			/**< ACK: the last output; CANCEL: the tail */
+	uint64_t request;			/**< CANCEL: only that one; 0: all */
+	uint64_t asked[CANCEL_ASKED_MAX], hint; /**< CANCEL: nodes; one that may have some */
 	uint8_t uuid[RP_UUID_BYTES];
-	uint8_t kind, flags;
+	uint32_t ended; /**< CANCEL: so many, so far */
+	uint8_t kind, flags, asked_count;
+	bool unsure;  /**< CANCEL: some node could not be asked */
 	bool retried; /**< sent on after MOVED, once */
 	bool moving;  /**< LEFT: what is left there is on its way to the newer dispatcher */
 };
@@ -680,9 +685,6 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 /** `from`: the node of the client. uuid NULL: the holder is not checked. take: m->payload. */
 struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);
-/** Of an own queue. take: m->payload, the tail. */
-struct settled settle_cancel(
-	struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t now_ns);
 struct settled settle_get(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m);
 struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);

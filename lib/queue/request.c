@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Acknowledges, gets and rejects of this node's clients: settled here, or where the message is. */
+/*
+ * Acknowledges, gets and rejects of this node's clients: settled here, or where the message is.
+ * Cancels, of which there may be something at several nodes, are in cancel.c.
+ */
 
 #include <string.h>
 
@@ -26,7 +29,7 @@ static void request_answer(
 /* Asked again after so long, while the message is between two dispatchers. */
 #define REQUEST_AGAIN_NS (2 * RP_NS_PER_MS)
 
-static void request_park(struct rp_queues *qs, struct request *r, uint64_t now_ns)
+void request_park(struct rp_queues *qs, struct request *r, uint64_t now_ns)
 {
 	r->node = 0;
 	r->retried = false;
@@ -44,17 +47,26 @@ static void request_free(struct rp_queues *qs, struct request *r)
 	slab_put(&qs->requests_slab, r);
 }
 
-void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status)
+void request_finish(struct rp_queues *qs, struct request *r, const struct settled *s)
 {
-	const struct settled s = {.status = status};
-	uint64_t token = r->token, idx = r->idx, of = r->of;
-	struct queue *q = r->q;
+	uint64_t token = r->token, idx = r->idx;
 
 	request_free(qs, r);
-	if (of)
-		left_answered(qs, q, of, status);
-	else
-		request_answer(qs, token, &s, idx);
+	request_answer(qs, token, s, idx);
+}
+
+void request_fail(struct rp_queues *qs, struct request *r, enum rp_qstatus status)
+{
+	const struct settled s = {.status = r->ended ? RP_Q_OK : status, .deleted = r->ended};
+	uint64_t of = r->of;
+	struct queue *q = r->q;
+
+	if (!of) {
+		request_finish(qs, r, &s);
+		return;
+	}
+	request_free(qs, r);
+	left_answered(qs, q, of, status);
 }
 
 static struct rp_qmsg request_msg(const struct request *r)
@@ -64,7 +76,6 @@ static struct rp_qmsg request_msg(const struct request *r)
 		[REQUEST_GET] = RP_QMSG_GET,
 		[REQUEST_REJECT] = RP_QMSG_REJECTED,
 		[REQUEST_FAIL] = RP_QMSG_REJECTED,
-		[REQUEST_CANCEL] = RP_QMSG_CANCEL,
 		[REQUEST_LEFT] = RP_QMSG_GET,
 	};
 	struct rp_qmsg m = qmsg_for(r->q, types[r->kind]);
@@ -78,11 +89,6 @@ static struct rp_qmsg request_msg(const struct request *r)
 	memcpy(m.uuid, r->uuid, RP_UUID_BYTES);
 	/* It may be asked for once more elsewhere. */
 	m.payload = r->with ? payload_share(r->with) : NULL;
-	if (r->kind == REQUEST_CANCEL) {
-		m.flags = 0;
-		m.tail_length = r->with->data_len;
-		m.mod_revision = r->request;
-	}
 	return m;
 }
 
@@ -102,7 +108,7 @@ static void request_settle_hold(
 {
 	struct hold *h = request_hold(qs, r);
 
-	if (r->kind == REQUEST_GET || r->kind == REQUEST_CANCEL)
+	if (r->kind == REQUEST_GET)
 		return;
 	if (!h) {
 		const struct consumer *c = consumer_find(qs, r->q, r->uuid);
@@ -138,14 +144,12 @@ static struct settled request_here(struct rp_queues *qs, const struct request *r
 	case REQUEST_GET:
 		s = settle_get(qs, r->q, &m);
 		break;
-	case REQUEST_CANCEL:
-		s = settle_cancel(qs, r->q, &m, now_ns);
-		break;
 	case REQUEST_REJECT:
 	case REQUEST_FAIL:
 		s = settle_reject(qs, r->q, &m, qs->config.node, now_ns);
 		break;
 	case REQUEST_LEFT: /* of another node */
+	case REQUEST_CANCEL:
 		break;
 	}
 	request_settle_hold(qs, r, &s);
@@ -174,15 +178,6 @@ static uint64_t request_node(
 	const struct hold *hold = request_hold(qs, r);
 	uint64_t rival;
 
-	if (r->kind == REQUEST_CANCEL) {
-		enum rp_dispatch d = queue_dispatch(qs, r->q, RP_CLAIM_NONE, now_ns);
-
-		/* Where nobody dispatches there are none. */
-		*status = RP_Q_OK;
-		return d == RP_DISPATCH_REMOTE	? r->q->dispatcher
-		       : d == RP_DISPATCH_LOCAL ? qs->config.node
-						: 0;
-	}
 	if (hold)
 		r->alloc_node = hold->alloc_node;
 	/* What this node delivered itself may have been handed over since. */
@@ -231,7 +226,7 @@ static bool request_send(struct rp_queues *qs, struct request *r, uint64_t node,
 	return false;
 }
 
-static void request_wait(struct rp_queues *qs, struct request *r, uint64_t now_ns)
+void request_wait(struct rp_queues *qs, struct request *r, uint64_t now_ns)
 {
 	r->deadline_ns = now_ns + 2 * qs->config.dead_after_ns;
 	rp_list_init(&r->timer);
@@ -257,9 +252,7 @@ bool request_left(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t
 /* What is asked for finds nothing. */
 static struct settled settled_nothing(enum request_kind kind)
 {
-	bool fine = kind == REQUEST_ACK || kind == REQUEST_CANCEL;
-
-	return (struct settled){.status = fine ? RP_Q_OK : RP_Q_NOT_FOUND};
+	return (struct settled){.status = kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 }
 
 /* take: `with`. */
@@ -309,9 +302,13 @@ static void request_start(struct rp_queues *qs, const struct request *asked, str
 static void request_again(struct rp_queues *qs, struct request *r, uint64_t now_ns)
 {
 	struct settled s = settled_nothing(r->kind);
-	uint64_t node, token = r->token, idx = r->idx;
+	uint64_t node;
 
 	rp_list_unlink(&r->again);
+	if (r->kind == REQUEST_CANCEL) {
+		cancel_step(qs, r, now_ns);
+		return;
+	}
 	if (r->of) {
 		request_send(qs, r, r->of, now_ns);
 		return;
@@ -321,14 +318,13 @@ static void request_again(struct rp_queues *qs, struct request *r, uint64_t now_
 		request_send(qs, r, node, now_ns);
 		return;
 	}
-	if (node && move_is_between(qs, r->q, idx, 0)) {
+	if (node && move_is_between(qs, r->q, r->idx, 0)) {
 		request_park(qs, r, now_ns);
 		return;
 	}
 	if (node)
 		s = request_here(qs, r, now_ns);
-	request_free(qs, r);
-	request_answer(qs, token, &s, idx);
+	request_finish(qs, r, &s);
 }
 
 bool requests_again(struct rp_queues *qs, uint64_t now_ns)
@@ -358,10 +354,14 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 		.meta_length = m->process.meta_length,
 		.payload = m->payload,
 	};
-	uint64_t token, idx;
 
 	if (!r || r->node != from || (m->payload && rp_qmsg_head_bytes(m) > m->payload->data_len)) {
 		rte_pktmbuf_free(m->payload);
+		return;
+	}
+	if (r->kind == REQUEST_CANCEL) {
+		rte_pktmbuf_free(m->payload);
+		cancel_answered(qs, r, m, now_ns);
 		return;
 	}
 	if (m->status == RP_Q_STALL) {
@@ -395,17 +395,16 @@ void request_reply(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m,
 	} else {
 		request_settle_hold(qs, r, &s);
 	}
-	token = r->token;
-	idx = r->idx;
-	request_free(qs, r);
-	request_answer(qs, token, &s, idx);
+	request_finish(qs, r, &s);
 }
 
 void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns)
 {
 	struct request *r = slab_find(&qs->requests_slab, token);
 
-	if (r)
+	if (r && r->kind == REQUEST_CANCEL)
+		cancel_lost(qs, r, now_ns);
+	else if (r)
 		request_fail(qs, r, RP_Q_UNREACHABLE);
 }
 
@@ -455,13 +454,4 @@ void rp_queue_fail(struct rp_queues *qs, uint64_t token, struct rp_span name, ui
 	const struct request r = {.kind = REQUEST_FAIL, .token = token, .idx = idx};
 
 	request_start(qs, &r, name, uuid, now_ns);
-}
-
-void rp_queue_cancel(struct rp_queues *qs, uint64_t token, struct rp_span name,
-	struct rte_mbuf *tail, uint64_t request, uint64_t now_ns)
-{
-	const struct request r = {
-		.kind = REQUEST_CANCEL, .token = token, .with = tail, .request = request};
-
-	request_start(qs, &r, name, NULL, now_ns);
 }

@@ -567,6 +567,7 @@ void settle_refused(
 	case RP_Q_MOVED:
 	case RP_Q_NO_DISPATCHER:
 	case RP_Q_UNREACHABLE:
+	case RP_Q_APART:
 	case RP_QSTATUS_COUNT:
 		if (!c->pause)
 			consumer_pause(qs, c, PAUSE_STALL, now_ns);

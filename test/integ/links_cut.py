@@ -5,7 +5,7 @@
 PORT is af_packet (our stack) or none (kernel sockets). Two nodes in namespaces, joined by a bridge in a third one: what
 the bridge drops, neither end hears of. Bounds: the bundle ends within dead_after_ms + 100 ms of the cut, deliveries
 go on at another consumer, and the bundle is back within a second of the path's return. Then strangers whose first bytes
-are wrong: each is closed without a byte, and counted by its reason. Then 300 connections that say a byte a second: each
+are wrong: each is closed without a byte, and counted by its reason; one without the secret hears no reason. Then 300 connections that say a byte a second: each
 is closed one grace after its connect, and a good peer comes up meanwhile."""
 import json
 import os
@@ -31,6 +31,7 @@ WRONG = {
     "plain or TLS does not match links.tls": b"RPLK\x01\x01" + PREAMBLE[6:],
     "closed before the handshake was over": PREAMBLE[:9],
 }
+CHALLENGE_BYTES = 84
 
 
 def ip(*args, ns=None):
@@ -183,6 +184,37 @@ def wrong_bytes(c):
     assert up(high), "a stranger has ended a bundle"
 
 
+def wrong_secret(c):
+    """Everything is right but for the MAC: the acceptor's own challenge comes, and no word of why it is closed."""
+    low, high, where = acceptor(c)
+    before = by_reason(high, "ringpost_link_handshakes_refused")["the secret is wrong"]
+    ids = [json.loads(n.ctl("links", "-j"))["node"] for n in (low, high)]
+    out = json.loads(stranger(c, "secret", [*where, c.uuid, *ids]).communicate(timeout=60)[0])
+    assert out == {"bytes": CHALLENGE_BYTES}, out
+    wait_until("it is counted", 10, lambda: by_reason(
+        high, "ringpost_link_handshakes_refused")["the secret is wrong"] == before + 1)
+    assert up(high), "a stranger has ended a bundle"
+
+
+def secret(host, port, cluster, low, high):
+    nodes = [int(n).to_bytes(8, "little") for n in (low, high)]
+    hello = (b"\x01\x01\x58\x00" + uuid.UUID(cluster).bytes + nodes[0] + nodes[1] + b"\x07" * 8
+             + b"\xff" * 7 + b"\x00" + os.urandom(32) + b"\x02\x00\x00\x00")
+    got = 0
+    with socket.create_connection((host, port), timeout=5) as s:
+        s.sendall(b"RPLK\x01\x00\x00\x02" + nodes[0] + hello)
+        while got < CHALLENGE_BYTES:
+            part = s.recv(CHALLENGE_BYTES - got)
+            assert part, f"closed after {got} bytes"
+            got += len(part)
+        s.sendall(b"\x03\x01\x24\x00" + os.urandom(32))
+        try:
+            got += len(s.recv(100))
+        except ConnectionResetError:
+            pass
+    print(json.dumps({"bytes": got}))
+
+
 def wrong(host, port):
     out = {}
     for reason, first in WRONG.items():
@@ -258,8 +290,9 @@ def strangers(host, port):
 
 
 def main():
-    if sys.argv[1] in ("strangers", "wrong"):
-        {"strangers": strangers, "wrong": wrong}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    if sys.argv[1] in ("strangers", "wrong", "secret"):
+        play = {"strangers": strangers, "wrong": wrong, "secret": secret}[sys.argv[1]]
+        play(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
         return
     need("etcdctl", "ethtool", "ip")
     if os.geteuid() != 0:
@@ -274,6 +307,7 @@ def main():
         cut(c)
         print("strangers with wrong bytes")
         wrong_bytes(c)
+        wrong_secret(c)
         print(f"{STRANGERS} strangers that say a byte a second")
         drip(c)
 

@@ -194,6 +194,30 @@ def zones(a, b):
     assert value(b, "/zone/c") == ""
 
 
+def labels(a, b):
+    print("zones: what peer_zones says of a peer, and what it says of itself")
+    reload(b, zone="west", zone_prefix="/zone/", peer_zones=f"{a.client}=west")
+    reload(a, zone="east", zone_prefix="/zone/", peer_zones=f"{b.client}=east")
+    for n, own, other in ((a, "east", b), (b, "west", a)):
+        label = own
+        wait_until("it is said", 10, lambda: f"zone {own}: peer_zones says {label} of" in n.log_text()
+                   and f"{other.client}, which says of itself" in n.log_text())
+    a.etcdctl("put", "/zone/d", "4")
+    b.etcdctl("put", "/zone/e", "4")
+    a.etcdctl("put", "/free/d", "4")
+    arrives(b, "/free/d", "4")
+    b.etcdctl("put", "/free/e", "4")
+    arrives(a, "/free/e", "4")
+    assert value(b, "/zone/d") == "" and value(a, "/zone/e") == ""
+    # They agree, and it goes on without another word to the one that had it right.
+    reload(b, zone="east", peer_zones=f"{a.client}=east")
+    arrives(b, "/zone/d", "4")
+    arrives(a, "/zone/e", "4")
+    # One that says it is inside, and is not labelled here.
+    reload(a, peer_zones=None)
+    wait_until("it is said", 10, lambda: "zone east: peer_zones says nothing of" in a.log_text())
+
+
 def parted(a, b):
     print("zones that part a queue while a consumer holds a message: it stays his, and no stream stays")
     idle = uuid.uuid4()
@@ -248,6 +272,7 @@ def main():
         apart(a, b)
         readonly(a, b)
         zones(a, b)
+        labels(a, b)
         parted(a, b)
         if address:
             local_only(a, address)

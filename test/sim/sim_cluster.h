@@ -82,8 +82,8 @@ struct run {
 	uint64_t handles;
 	struct fault faults[FAULTS_MAX];
 	unsigned fault_count;
-	bool zoned[SIM_NODES_MAX]; /* in a zone of its own */
-	uint64_t together_ns;	   /* since when all nodes see each other; RP_NEVER: they do not */
+	bool apart[SIM_NODES_MAX][SIM_NODES_MAX]; /* by a rule */
+	uint64_t together_ns; /* since when all nodes see each other; RP_NEVER: they do not */
 	struct swapped swapped[MESSAGES_MAX];
 	unsigned swapped_count;
 	bool verbose;

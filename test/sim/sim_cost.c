@@ -2,7 +2,8 @@
 
 /*
  * The cost model (queues.md) by the counters of nine simulated nodes: calls between nodes that
- * carry a payload, for a round trip; no other node than those named hears of it.
+ * carry a payload, for a round trip, and what is said for the two acknowledges of it, a call being
+ * a question and its answer; no other node than those named hears of either.
  */
 
 #include <inttypes.h>
@@ -24,20 +25,21 @@ struct row {
 	const char *what;
 	unsigned requester, worker, request_at, reply_at;
 	uint32_t trip;
+	uint32_t acks; /* calls, of both */
 };
 
 static const struct row rows[] = {
-	{"dispatchers at neither end", 0, 1, 2, 3, 4},
-	{"one dispatcher for both, at neither end", 0, 1, 8, 8, 4},
-	{"each dispatcher at an end", 3, 4, 4, 3, 2},
-	{"both at the requester", 5, 6, 5, 5, 2},
-	{"all on one node", 7, 7, 7, 7, 0},
+	{"dispatchers at neither end", 0, 1, 2, 3, 4, 2},
+	{"one dispatcher for both, at neither end", 0, 1, 8, 8, 4, 2},
+	{"each dispatcher at an end", 3, 4, 4, 3, 2, 0},
+	{"both at the requester", 5, 6, 5, 5, 2, 1},
+	{"all on one node", 7, 7, 7, 7, 0, 0},
 };
 
 struct run {
 	struct sim *sim;
-	unsigned delivered, answered;
-	uint64_t consumer_last;
+	unsigned delivered, answered, deleted;
+	uint64_t consumer_last, idx;
 };
 
 static void on_answered(void *ctx, unsigned node, uint64_t token, const struct rp_control_answer *a)
@@ -46,6 +48,7 @@ static void on_answered(void *ctx, unsigned node, uint64_t token, const struct r
 
 	RP_ASSERT(a->status == RP_Q_OK);
 	r->answered++;
+	r->deleted += a->deleted;
 }
 
 static void on_delivered(void *ctx, unsigned node, uint64_t consumer,
@@ -54,6 +57,7 @@ static void on_delivered(void *ctx, unsigned node, uint64_t consumer,
 	struct run *r = ctx;
 
 	r->delivered++;
+	r->idx = d->idx;
 	sim_consumer_accepted(r->sim, node, consumer, d->idx);
 }
 
@@ -81,14 +85,36 @@ static uint64_t payloads(struct run *r, unsigned node)
 	       c->deliveries_unary;
 }
 
+/* Questions and answers, and reports; none has a payload. */
+static uint64_t controls(struct run *r)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < NODES; i++) {
+		const struct rp_deliver_counters *c =
+			rp_deliver_counters(rp_engine_deliver(sim_engine(r->sim, i, 0)));
+
+		sum += c->controls_framed + c->controls_unary;
+	}
+	return sum;
+}
+
 static uint64_t received(struct run *r, unsigned node)
 {
 	return rp_deliver_counters(rp_engine_deliver(sim_engine(r->sim, node, 0)))->received;
 }
 
-static void consumer(struct run *r, unsigned node, const char *queue, const char *fields)
+static void uuid_of(uint8_t uuid[RP_UUID_BYTES], uint64_t number)
 {
-	uint8_t uuid[RP_UUID_BYTES] = {0}, key[RP_REGISTRY_KEY_BYTES_MAX];
+	memset(uuid, 0, RP_UUID_BYTES);
+	uuid[0] = 1;
+	uuid[15] = (uint8_t)number;
+}
+
+/* Its number. */
+static uint64_t consumer(struct run *r, unsigned node, const char *queue, const char *fields)
+{
+	uint8_t uuid[RP_UUID_BYTES], key[RP_REGISTRY_KEY_BYTES_MAX];
 	struct rp_span name = {(const uint8_t *)queue, strlen(queue)};
 	struct rp_repl_now now = {
 		.ns = sim_now(r->sim), .wall_us = 1800000000000000ull + sim_now(r->sim) / 1000};
@@ -96,8 +122,7 @@ static void consumer(struct run *r, unsigned node, const char *queue, const char
 	const char *message;
 	int length;
 
-	uuid[0] = 1;
-	uuid[15] = (uint8_t)++r->consumer_last;
+	uuid_of(uuid, ++r->consumer_last);
 	length = rp_route_key_consumer(name, uuid, key, sizeof(key));
 	rp_route_key_parse(&k, key, (size_t)length);
 	if (fields[0])
@@ -106,14 +131,15 @@ static void consumer(struct run *r, unsigned node, const char *queue, const char
 				  false, 1, &message, now) == 0);
 	RP_ASSERT(sim_consumer_open(r->sim, node, queue, uuid, r->consumer_last) == 0);
 	settle(r);
+	return r->consumer_last;
 }
 
-static void place(struct run *r, const char *queue, unsigned dispatcher, unsigned at)
+static uint64_t place(struct run *r, const char *queue, unsigned dispatcher, unsigned at)
 {
 	/* One that nothing is for keeps the queue where it is. */
 	if (dispatcher != at)
 		consumer(r, dispatcher, queue, ";match=nothing");
-	consumer(r, at, queue, "");
+	return consumer(r, at, queue, "");
 }
 
 static void one_way(struct run *r, unsigned from, const char *queue)
@@ -125,23 +151,39 @@ static void one_way(struct run *r, unsigned from, const char *queue)
 	RP_ASSERT(r->delivered == was + 1);
 }
 
+/* What was delivered last: how many calls that takes. */
+static uint64_t acknowledge(struct run *r, unsigned node, const char *queue, uint64_t consumer)
+{
+	uint64_t before = controls(r);
+	unsigned was = r->deleted;
+	uint8_t uuid[RP_UUID_BYTES];
+
+	uuid_of(uuid, consumer);
+	RP_ASSERT(sim_ack(r->sim, node, queue, r->idx, uuid, 8) == 0);
+	settle(r);
+	RP_ASSERT(r->deleted == was + 1);
+	return (controls(r) - before) / 2;
+}
+
 static bool play(struct run *r, const struct row *w, unsigned number)
 {
 	char ask[16], tell[16];
-	uint64_t before[NODES], heard[NODES], trip = 0;
+	uint64_t before[NODES], heard[NODES], trip = 0, acks = 0, worker, requester;
 	bool good = true;
 
 	snprintf(ask, sizeof(ask), "ask%u", number);
 	snprintf(tell, sizeof(tell), "tell%u", number);
-	place(r, ask, w->request_at, w->worker);
-	place(r, tell, w->reply_at, w->requester);
+	worker = place(r, ask, w->request_at, w->worker);
+	requester = place(r, tell, w->reply_at, w->requester);
 	for (unsigned i = 0; i < NODES; i++) {
 		before[i] = payloads(r, i);
 		heard[i] = received(r, i);
 	}
 	for (unsigned i = 0; i < TRIPS; i++) {
 		one_way(r, w->requester, ask);
+		acks += acknowledge(r, w->worker, ask, worker);
 		one_way(r, w->worker, tell);
+		acks += acknowledge(r, w->requester, tell, requester);
 	}
 	for (unsigned i = 0; i < NODES; i++) {
 		bool named = i == w->requester || i == w->worker || i == w->request_at ||
@@ -150,8 +192,13 @@ static bool play(struct run *r, const struct row *w, unsigned number)
 		trip += payloads(r, i) - before[i];
 		good = good && (named || received(r, i) == heard[i]);
 	}
-	good = good && trip == (uint64_t)w->trip * TRIPS;
-	printf("%s: %g calls a round trip%s\n", w->what, (double)trip / TRIPS,
+	good = good && trip == (uint64_t)w->trip * TRIPS && acks == (uint64_t)w->acks * TRIPS;
+	good = good &&
+	       w->acks == rp_route_cost_ack(sim_node_id(w->worker), sim_node_id(w->request_at)) +
+				  rp_route_cost_ack(
+					  sim_node_id(w->requester), sim_node_id(w->reply_at));
+	printf("%s: %g calls a round trip, %g for its acknowledges%s\n", w->what,
+		(double)trip / TRIPS, (double)acks / TRIPS,
 		good ? "" : " <- not as the model says");
 	good = good && w->trip == rp_route_cost_round_trip(NODES, sim_node_id(w->requester),
 					  sim_node_id(w->worker), sim_node_id(w->request_at),

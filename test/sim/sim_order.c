@@ -49,11 +49,12 @@ void order_put(struct run *r, unsigned i)
 static bool all_together(struct run *r)
 {
 	for (unsigned a = 0; a < r->nodes; a++) {
-		if (sim_is_down(r->sim, a) || r->zoned[a])
+		if (sim_is_down(r->sim, a))
 			return false;
 		for (unsigned b = 0; b < r->nodes; b++)
-			if (rp_repl_state_of(rp_control_repl(sim_control(r->sim, a)),
-				    sim_node_id(b)) != RP_REPL_ONLINE)
+			if (r->apart[a][b] ||
+				rp_repl_state_of(rp_control_repl(sim_control(r->sim, a)),
+					sim_node_id(b)) != RP_REPL_ONLINE)
 				return false;
 	}
 	return true;

@@ -2,6 +2,8 @@
 
 /* What befalls the nodes of a sim_cluster: faults, and what an operator does meanwhile. */
 
+#include <rte_mbuf.h>
+
 #include "sim_cluster.h"
 
 enum kind {
@@ -18,13 +20,53 @@ enum kind {
 	FAULT_ZONE,   /* a new configuration: a node is in a zone of its own */
 	FAULT_MEMBER, /* a new configuration: a node is no peer of the others */
 	FAULT_RETURN, /* a consumer's watch ends, and it is back at once */
+	FAULT_LABELS, /* a new configuration: two nodes are apart, and the others see both */
 	FAULT_KINDS,
 };
 
 static const char *const kind_names[] = {"crash", "partition", "cut", "one way", "half open",
-	"skew", "slow", "leave", "limits", "drain", "zone", "member", "return"};
+	"skew", "slow", "leave", "limits", "drain", "zone", "member", "return", "labels"};
 
-/* A message that the node held when it died may be lost with it. */
+/* What follows the letter that all names of queues and messages here begin with. */
+static unsigned number_of(const uint8_t *text, size_t length)
+{
+	unsigned n = 0;
+
+	for (size_t i = 1; i < length; i++)
+		n = n * 10 + (unsigned)(text[i] - '0');
+	return n;
+}
+
+static void excuse_queue(struct run *r, unsigned queue)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->messages[i].queue == queue && !r->messages[i].acked)
+			r->messages[i].excused = true;
+}
+
+/* Those that are in the queue there. */
+static void excuse_indexed(struct run *r, struct rp_queues *qs, struct rp_span name)
+{
+	struct rp_queue_message_info infos[32];
+	uint32_t n, skip = 0;
+
+	do {
+		n = rp_queue_messages(qs, name, skip, infos, RP_ARRAY_SIZE(infos), sim_now(r->sim));
+		for (uint32_t k = 0; k < n; k++) {
+			const uint8_t *tail = rte_pktmbuf_mtod(infos[k].payload, const uint8_t *);
+			unsigned i = number_of(tail, infos[k].tail_length);
+
+			if (tail[0] == 'm' && i < r->count)
+				r->messages[i].excused = true;
+		}
+		skip += n;
+	} while (n == RP_ARRAY_SIZE(infos));
+}
+
+/*
+ * A message that the node held when it died may be lost with it, and no other one: where something
+ * is on its way from one dispatcher to another, it may be any of its queue.
+ */
 static void excuse(struct run *r, unsigned node)
 {
 	for (unsigned s = 0; s < r->shards; s++) {
@@ -33,15 +75,12 @@ static void excuse(struct run *r, unsigned node)
 		uint32_t cursor = 0;
 
 		while (rp_queue_next(qs, &cursor, &info, sim_now(r->sim))) {
-			unsigned q = 0;
-
-			if (info.depth == 0 || info.name.length < 2)
+			if (info.name.length < 2)
 				continue;
-			for (size_t i = 1; i < info.name.length; i++)
-				q = q * 10 + (unsigned)(info.name.data[i] - '0');
-			for (unsigned i = 0; i < r->count; i++)
-				if (r->messages[i].queue == q && !r->messages[i].acked)
-					r->messages[i].excused = true;
+			if (info.forwards > 0)
+				excuse_queue(r, number_of(info.name.data, info.name.length));
+			else if (info.depth > 0)
+				excuse_indexed(r, qs, info.name);
 		}
 	}
 }
@@ -80,15 +119,12 @@ static void reconfigure(struct run *r, unsigned node, bool on)
 	sim_set_limits(r->sim, node, &l);
 }
 
-/* Every node's file says so. */
-static void zone_set(struct run *r, unsigned node, bool apart)
+/* Both nodes' files say so. */
+static void apart_set(struct run *r, unsigned a, unsigned b, bool apart)
 {
-	for (unsigned i = 0; i < r->nodes; i++) {
-		if (i == node)
-			continue;
-		sim_set_apart(r->sim, node, i, apart);
-		sim_set_apart(r->sim, i, node, apart);
-	}
+	r->apart[a][b] = r->apart[b][a] = apart;
+	sim_set_apart(r->sim, a, b, apart);
+	sim_set_apart(r->sim, b, a, apart);
 }
 
 static void set_fault(struct run *r, const struct fault *f, bool on)
@@ -155,8 +191,12 @@ static void set_fault(struct run *r, const struct fault *f, bool on)
 		sim_drain(r->sim, f->a, on);
 		return;
 	case FAULT_ZONE:
-		r->zoned[f->a] = on;
-		zone_set(r, f->a, on);
+		for (unsigned i = 0; i < r->nodes; i++)
+			if (i != f->a)
+				apart_set(r, f->a, i, on);
+		return;
+	case FAULT_LABELS:
+		apart_set(r, f->a, f->b, on);
 		return;
 	case FAULT_MEMBER:
 		for (unsigned i = 0; i < r->nodes; i++) {
@@ -195,13 +235,12 @@ void trouble_end(struct run *r)
 			sim_restart(r->sim, a);
 		reconfigure(r, a, false);
 		sim_drain(r->sim, a, false);
-		r->zoned[a] = false;
 	}
 	for (unsigned a = 0; a < r->nodes; a++) {
 		for (unsigned b = 0; b < r->nodes; b++) {
 			if (a == b)
 				continue;
-			sim_set_apart(r->sim, a, b, false);
+			apart_set(r, a, b, false);
 			sim_set_peer(r->sim, a, b, true);
 		}
 	}

@@ -24,6 +24,7 @@ static void a_record_comes_back_as_it_was(void **state)
 				      .rings = 3,
 				      .draining = true,
 				      .name = "a;b",
+				      .zone = "east",
 				      .client_url = "http://10.0.0.1:2379"},
 			      back = {.node = 7};
 	char text[RP_NODE_RECORD_BYTES_MAX];
@@ -41,6 +42,7 @@ static void a_record_comes_back_as_it_was(void **state)
 	assert_memory_equal(&back.tcp, &r.tcp, sizeof(r.tcp));
 	assert_memory_equal(&back.ktcp, &r.ktcp, sizeof(r.ktcp));
 	assert_string_equal(back.name, "a_b");
+	assert_string_equal(back.zone, "east");
 	assert_string_equal(back.client_url, r.client_url);
 	assert_string_equal(back.version, RP_VERSION);
 	assert_int_equal(rp_node_record_format(&r, text, 20), -ENOSPC);

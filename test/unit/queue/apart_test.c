@@ -297,6 +297,94 @@ static void test_drained(void **state)
 	cluster_free(p.c);
 }
 
+/*
+ * Rules that contradict each other: 1 may hear of 0 and of 2, which keep apart. What 0 has for a
+ * consumer of 1 waits; nothing is lost or comes twice, and when they agree all comes.
+ */
+static void test_no_classes(void **state)
+{
+	for (unsigned known = 0; known < 2; known++) {
+		struct cluster *c = cluster_new(3, 1, NULL);
+		struct client *between;
+		unsigned t, moved;
+
+		if (known)
+			open_consumer(c, 0, Q, 9, 0, ";match=none");
+		settle(c);
+		cluster_part(c, 0, 2, true);
+		between = open_consumer(c, 1, Q, 1, 0, NULL);
+		settle(c);
+		open_consumer(c, 2, Q, 2, 0, ";match=none");
+		settle(c);
+		for (unsigned i = 0; i < 20; i++) {
+			put(c, i % 3, Q, "t", 1 + i);
+			cluster_run(c, 50 * MS);
+		}
+		cluster_run(c, 5 * SEC);
+		cluster_audit(c);
+		moved = totals_of(c, 1).moved;
+		cluster_run(c, 5 * SEC);
+		/* Nobody asks again and again for what is not to be had. */
+		assert_true(totals_of(c, 1).moved <= moved + 60);
+		cluster_part(c, 0, 2, false);
+		cluster_run(c, 2 * SEC);
+		cluster_audit(c);
+		assert_int_equal(between->event_count, 20);
+		for (unsigned k = 0; k < 3; k++) {
+			uint64_t last = 0;
+
+			for (unsigned i = 0; i < 20; i++) {
+				if (between->events[i].value % 3 != (k + 1) % 3)
+					continue;
+				assert_true(between->events[i].value > last);
+				last = between->events[i].value;
+			}
+			assert_int_equal(last, k < 2 ? 19 + k : 18);
+		}
+		for (unsigned i = 0; i < 20; i++) {
+			t = ack(c, 1, Q, 1, between->events[i].idx, 0);
+			settle(c);
+			deleted(c, t, 1);
+		}
+		for (unsigned i = 0; i < 3; i++)
+			assert_int_equal(info_of(c, i, Q).depth, 0);
+		cluster_free(c);
+	}
+}
+
+/* Likewise, and the dispatcher that 0 knows is at 2 by now: a put there is told why it is refused.
+ */
+static void test_no_classes_put(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *far;
+	unsigned t;
+
+	cluster_part(c, 0, 2, true);
+	t = put(c, 1, Q, "t", 1);
+	settle(c);
+	ok(c, t);
+	t = put(c, 0, Q, "t", 2);
+	settle(c);
+	ok(c, t);
+	far = open_consumer(c, 2, Q, 1, 0, NULL);
+	cluster_run(c, 2 * SEC);
+	assert_true(info_of(c, 2, Q).dispatching);
+	assert_int_equal(far->event_count, 2);
+	t = put(c, 0, Q, "t", 3);
+	settle(c);
+	status_is(c, t, RP_Q_APART);
+	assert_int_equal(totals_of(c, 0).zones_disagree, 1);
+	cluster_part(c, 0, 2, false);
+	settle(c);
+	t = put(c, 0, Q, "t", 4);
+	settle(c);
+	ok(c, t);
+	assert_int_equal(far->event_count, 3);
+	assert_int_equal(far->events[2].value, 4);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +398,8 @@ int main(void)
 		cmocka_unit_test(test_host_dies),
 		cmocka_unit_test(test_handed_over),
 		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_no_classes),
+		cmocka_unit_test(test_no_classes_put),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);

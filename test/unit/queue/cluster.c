@@ -122,6 +122,7 @@ static int on_send(void *ctx, uint64_t to, const struct rp_qmsg *m, uint64_t now
 	struct frame *f;
 
 	assert_int_not_equal(a, b);
+	assert_false(m->type == RP_QMSG_CANCEL && m->payload && c->apart[a][b]);
 	if (!c->up[a][b])
 		return -ENETUNREACH;
 	if (c->full_one_in && rp_rand_below(&c->rand, c->full_one_in) == 0) {

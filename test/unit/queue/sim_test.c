@@ -357,7 +357,8 @@ static void test_everything_happened(void **state)
 		RP_QUEUE_COUNTER_ends_unheard, RP_QUEUE_COUNTER_session_words,
 		RP_QUEUE_COUNTER_refused_exists, RP_QUEUE_COUNTER_refused_deadline,
 		/* Nobody stays for 30 s here, and nothing is kept from a node: see apart_test.c. */
-		RP_QUEUE_COUNTER_pins, RP_QUEUE_COUNTER_kept_apart};
+		RP_QUEUE_COUNTER_pins, RP_QUEUE_COUNTER_kept_apart,
+		RP_QUEUE_COUNTER_zones_disagree};
 
 	if (seed_count < 6)
 		return;
