@@ -130,8 +130,30 @@ static void place_print(const Ringpost__V1__RoutePlace *p)
 	printf("\n");
 }
 
+/* Of a queue that rides on the message bus. */
+static void bus_print(const Ringpost__V1__RouteReply *r)
+{
+	printf("queue %s rides on the message bus (%s), which hands out: it has no dispatcher\n",
+		r->queue, r->bus);
+	printf("consumers: %u here, %u on other nodes\n", r->consumers_local, r->consumers_remote);
+	for (size_t i = 0; i < r->n_places; i++) {
+		const Ringpost__V1__RoutePlace *p = r->places[i];
+
+		printf("  node %" PRIu64 "%s%s (%s): %u consumers\n", p->node,
+			p->name[0] ? " " : "", p->name, p->state, p->consumers);
+		for (size_t k = 0; k < p->n_hops; k++)
+			printf("    %-8sat node %" PRIu64 ", %s\n", p->hops[k]->step,
+				p->hops[k]->from, p->hops[k]->way);
+	}
+	printf("messages that wait: %u, in flight here %u\n", r->depth, r->in_flight);
+}
+
 static void route_print(const Ringpost__V1__RouteReply *r)
 {
+	if (r->bus[0]) {
+		bus_print(r);
+		return;
+	}
 	printf("queue %s, shard %u\n", r->queue, r->shard);
 	if (r->dispatcher == 0)
 		printf("dispatcher: none known here\n");

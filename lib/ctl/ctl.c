@@ -103,6 +103,7 @@ static const struct rp_control_ops ctl_control_ops = {
 	.hangup = ctl_peer_hangup,
 	.eligible = ctl_eligible,
 	.same_zone = ctl_same_zone,
+	.rides = ctl_queue_rides,
 	.unary_call = ctl_unary_call,
 	.unary_answer = ctl_unary_answer,
 	.queue_answer = ctl_queue_answer,

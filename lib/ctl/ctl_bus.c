@@ -56,6 +56,11 @@ bool ctl_bus_rides(struct rp_ctl *ctl, struct rp_span name)
 	return false;
 }
 
+bool ctl_queue_rides(void *ctx, struct rp_span name)
+{
+	return ctl_bus_rides(ctx, name);
+}
+
 static uint32_t depth_max(struct rp_ctl *ctl, struct rp_span name)
 {
 	const struct rp_conf *c = ctl->conf;
@@ -407,6 +412,32 @@ static void op_on_message(struct rp_ctl *ctl, const struct rp_control_queue_op *
 	queue_run(q);
 }
 
+/* Several at once, of one consumer: how many of them were its own is the answer. */
+static void op_acks(struct rp_ctl *ctl, const struct rp_control_queue_op *op, uint64_t token)
+{
+	struct rp_control_answer a = {.status = RP_Q_OK};
+	struct bus_queue *q = NULL;
+
+	for (size_t at = 0; at < op->value.length; at += sizeof(uint64_t)) {
+		struct rp_hmap_node *n;
+		struct bus_message *m;
+		uint64_t idx;
+
+		memcpy(&idx, op->value.data + at, sizeof(idx));
+		n = rp_hmap_find(&ctl->bus->messages, idx);
+		m = n ? RP_CONTAINER_OF(n, struct bus_message, by_idx) : NULL;
+		if (!m || !m->consumer || memcmp(m->consumer->uuid, op->uuid, RP_UUID_BYTES) != 0)
+			continue;
+		q = m->q;
+		a.deleted++;
+		consumer_less(m->consumer);
+		message_settle(m);
+	}
+	ctl_queue_answer(ctl, token, &a);
+	if (q)
+		queue_run(q);
+}
+
 int ctl_queue_op(struct rp_ctl *ctl, const struct rp_control_queue_op *op, uint64_t token)
 {
 	if (!ctl_bus_rides(ctl, op->name))
@@ -418,6 +449,8 @@ int ctl_queue_op(struct rp_ctl *ctl, const struct rp_control_queue_op *op, uint6
 		answer(ctl, token, RP_Q_STOPPING, NULL, NULL, false);
 	else if (op->type == RP_XMSG_PUT)
 		op_put(ctl, op, token);
+	else if (op->type == RP_XMSG_ACKS)
+		op_acks(ctl, op, token);
 	else
 		op_on_message(ctl, op, token);
 	return 0;
@@ -450,6 +483,8 @@ static void consumer_free(struct bus_consumer *k)
 	consumer_release(k);
 	if (!k->away)
 		rp_hmap_remove(&q->bus->consumers, &k->by_handle);
+	rp_control_consumer_here(q->bus->ctl->control, (struct rp_span){q->name, q->name_length},
+		k->uuid, false, ctl_now(q->bus->ctl));
 	rp_loop_timer_cancel(&k->timer);
 	rp_list_unlink(&k->node);
 	free(k);
@@ -578,6 +613,8 @@ static int consumer_open(struct rp_ctl *ctl, uint64_t handle, struct rp_span nam
 	k->away = false;
 	k->prefetch = prefetch_of(ctl, name, uuid);
 	rp_hmap_insert(&ctl->bus->consumers, &k->by_handle, handle);
+	rp_control_consumer_here(ctl->control, name, uuid, true, ctl_now(ctl));
+	ctl_kick(ctl);
 	*revision = (int64_t)ctl_now(ctl).wall_us - 1;
 	if (start_revision > 0)
 		*revision = RP_MIN(*revision, start_revision - 1);
@@ -676,6 +713,7 @@ int ctl_bus_create(struct rp_ctl *ctl, char *error, size_t error_size)
 	rp_list_init(&bus->queues);
 	rp_list_init(&bus->puts);
 	rp_list_init(&bus->asks);
+	rp_list_init(&bus->routes);
 	rp_loop_task_setup(&bus->task, on_open_task, bus);
 	ctl->bus = bus;
 	bus->store = rp_store_create(&config);
@@ -698,6 +736,7 @@ void ctl_bus_destroy(struct rp_ctl *ctl)
 	/* What is held is found again by this node's next life. */
 	rp_store_destroy(bus->store);
 	ctl_bus_asks_free(bus);
+	ctl_bus_routes_free(bus);
 	while ((n = rp_list_pop_front(&bus->puts)))
 		free(rp_list_entry(n, struct bus_put, node));
 	while (!rp_list_empty(&bus->queues)) {

@@ -46,8 +46,9 @@ struct bus_message {
 	uint8_t bytes[]; /**< tail and value */
 };
 
-/* ctl_bus_admin.c */
+/* ctl_bus_admin.c, ctl_bus_route.c */
 void ctl_bus_asks_free(struct ctl_bus *bus);
+void ctl_bus_routes_free(struct ctl_bus *bus);
 
 struct ctl_bus {
 	struct rp_ctl *ctl;
@@ -55,7 +56,7 @@ struct ctl_bus {
 	char owner[24];
 	struct rp_hmap consumers, messages;
 	uint64_t idx_last;
-	struct rp_list queues, puts, asks;
+	struct rp_list queues, puts, asks, routes;
 	struct rp_loop_task task;
 	uint64_t puts_count, taken_count, acks_count, rejects_count, returned_count;
 };

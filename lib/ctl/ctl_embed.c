@@ -13,6 +13,7 @@
 #include <ctl/embed.h>
 #include <kv/watch.h>
 #include <route/key.h>
+#include <sink/clickhouse.h>
 
 #define RETRY_NS (1 * RP_NS_PER_MS)
 /** Events of one watch that wait for its function: then the store is asked for them again. */
@@ -151,10 +152,12 @@ static void write_key(struct embed_call *x)
 	enum rp_kv_error error;
 
 	rp_route_key_parse(&k, key.data, key.length);
-	if (k.kind == RP_KEY_INVALID || rp_route_key_is_traffic(&k)) {
+	if (k.kind == RP_KEY_INVALID || k.kind == RP_KEY_SINK || rp_route_key_is_traffic(&k)) {
 		finish(x, RP_GRPC_INVALID_ARGUMENT,
-			k.kind == RP_KEY_INVALID ? rp_key_reason_text(k.reason)
-						 : "queue key: a message is no key",
+			k.kind == RP_KEY_SINK
+				? rp_key_reason_text(RP_KEY_REASON_CLICKHOUSE_CONSUMER)
+			: k.kind == RP_KEY_INVALID ? rp_key_reason_text(k.reason)
+						   : "queue key: a message is no key",
 			0);
 		return;
 	}
@@ -426,14 +429,19 @@ static void consumer_free(struct rp_ctl_consumer *k)
 /* Fields of a new consumer are put before it comes, as clients put them. */
 static int fields_put(struct rp_ctl *ctl, struct rp_ctl_consumer *k, const char *fields)
 {
-	/* Not parsed: a ClickHouse queue has no consumers but those of its sink. */
-	struct rp_route_key key = {.kind = RP_KEY_CONSUMER, .name = {k->name, k->name_length}};
+	uint8_t bytes[RP_REGISTRY_KEY_BYTES_MAX];
+	int length = rp_route_key_consumer(
+		(struct rp_span){k->name, k->name_length}, k->uuid, bytes, sizeof(bytes));
+	struct rp_route_key key;
 	const char *message;
 	int rc;
 
 	if (!fields || !fields[0])
 		return 0;
-	memcpy(key.uuid, k->uuid, sizeof(key.uuid));
+	/* The name is that of a queue, and of a sink's when it is for ClickHouse. */
+	rp_route_key_parse(&key, bytes, (size_t)length);
+	if (!rp_route_key_is_registry(&key))
+		return -EINVAL;
 	/* Nobody waits for the majority's word on it. */
 	rc = rp_control_record_write(ctl->control, &key,
 		(struct rp_span){(const uint8_t *)fields, strlen(fields)}, 0, false,
@@ -441,7 +449,7 @@ static int fields_put(struct rp_ctl *ctl, struct rp_ctl_consumer *k, const char 
 	return rc == 0 || rc == -EAGAIN ? rc : -EINVAL;
 }
 
-struct rp_ctl_consumer *rp_ctl_consume(struct rp_ctl *ctl, struct rp_span queue,
+struct rp_ctl_consumer *ctl_consume_own(struct rp_ctl *ctl, struct rp_span queue,
 	const uint8_t *uuid, const char *fields, int64_t start_revision,
 	const struct rp_ctl_consumer_ops *ops, void *ctx)
 {
@@ -486,6 +494,17 @@ struct rp_ctl_consumer *rp_ctl_consume(struct rp_ctl *ctl, struct rp_span queue,
 	return NULL;
 }
 
+struct rp_ctl_consumer *rp_ctl_consume(struct rp_ctl *ctl, struct rp_span queue,
+	const uint8_t *uuid, const char *fields, int64_t start_revision,
+	const struct rp_ctl_consumer_ops *ops, void *ctx)
+{
+	if (rp_clickhouse_is_queue(queue)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return ctl_consume_own(ctl, queue, uuid, fields, start_revision, ops, ctx);
+}
+
 void rp_ctl_consumer_close(struct rp_ctl_consumer *k, bool left)
 {
 	if (!k)
@@ -507,6 +526,24 @@ void rp_ctl_consumer_ack(
 		.hash = k->hash,
 		.name = copy(&at, (struct rp_span){k->name, k->name_length}),
 		.idx = idx,
+	};
+	memcpy(x->op.uuid, k->uuid, sizeof(k->uuid));
+	op_start(x);
+}
+
+void rp_ctl_consumer_acks(struct rp_ctl_consumer *k, const uint64_t *idx, unsigned count,
+	rp_ctl_done_fn done, void *ctx)
+{
+	const struct rp_span numbers = {(const uint8_t *)idx, count * sizeof(*idx)};
+	struct embed_call *x = call_new(k->ctl, k->name_length + numbers.length, done, ctx);
+	uint8_t *at = x->bytes;
+
+	RP_ASSERT(count > 0 && count <= RP_XMSG_ACKS_MAX);
+	x->op = (struct rp_control_queue_op){
+		.type = RP_XMSG_ACKS,
+		.hash = k->hash,
+		.name = copy(&at, (struct rp_span){k->name, k->name_length}),
+		.value = copy(&at, numbers),
 	};
 	memcpy(x->op.uuid, k->uuid, sizeof(k->uuid));
 	op_start(x);

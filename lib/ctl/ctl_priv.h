@@ -388,6 +388,11 @@ bool ctl_embed_deliver(
 	struct rp_ctl *ctl, uint64_t handle, const struct rp_control_delivery *d, int *rc);
 bool ctl_embed_withdraw(struct rp_ctl *ctl, uint64_t handle, uint64_t idx);
 bool ctl_embed_end(struct rp_ctl *ctl, uint64_t handle, const char *reason);
+struct rp_ctl_consumer_ops;
+/** As rp_ctl_consume(), of any queue: a ClickHouse queue has no consumer but its sink. */
+struct rp_ctl_consumer *ctl_consume_own(struct rp_ctl *ctl, struct rp_span queue,
+	const uint8_t *uuid, const char *fields, int64_t start_revision,
+	const struct rp_ctl_consumer_ops *ops, void *ctx);
 
 /* ctl_nodes.c */
 extern const struct rp_grpc_call_ops ctl_status_ops, ctl_nodes_ops, ctl_log_ops;
@@ -476,6 +481,8 @@ void ctl_consumer_close(struct rp_ctl *ctl, uint64_t handle, enum rp_queue_close
 void ctl_consumer_room(struct rp_ctl *ctl, uint64_t handle);
 /** Whether the queue rides on the message bus. */
 bool ctl_bus_rides(struct rp_ctl *ctl, struct rp_span name);
+/** The same, as struct rp_control_ops has it. */
+bool ctl_queue_rides(void *ctx, struct rp_span name);
 /** 0, or -errno with `error` filled. */
 int ctl_bus_create(struct rp_ctl *ctl, char *error, size_t error_size);
 /** NULL is fine. */
@@ -484,6 +491,10 @@ void ctl_bus_use(struct rp_ctl *ctl, const struct rp_conf *c);
 /** Its consumers end, and what they held goes back. */
 void ctl_bus_end_all(struct rp_ctl *ctl, const char *reason);
 void ctl_bus_metrics(struct rp_ctl *ctl, struct rp_metrics *m);
+/** ctl_bus_route.c: answers Admin.Route of a queue that rides on the bus. */
+void ctl_bus_route(struct rp_ctl *ctl, struct rp_grpc_call *call, const char *queue);
+/** False: that call is none of its. */
+bool ctl_bus_route_cancel(struct rp_ctl *ctl, const struct rp_grpc_call *call);
 extern const struct rp_grpc_call_ops ctl_bus_ops;
 
 /* ctl_sink.c */

@@ -191,7 +191,11 @@ static void on_route(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 
 	if (ctl_admin_malformed(call, q))
 		return;
-	if (ctl_admin_admitted(call)) {
+	if (!ctl_admin_admitted(call)) {
+		/* It has its answer. */
+	} else if (ctl_bus_rides(ctl, (struct rp_span){(uint8_t *)q->queue, strlen(q->queue)})) {
+		ctl_bus_route(ctl, call, q->queue);
+	} else {
 		snprintf(ask.name, sizeof(ask.name), "%s", q->queue);
 		ask.shard = rp_hash_pick(
 			rp_queue_hash(ask.name, strlen(ask.name)), ctl->config.self.shards);
@@ -200,5 +204,11 @@ static void on_route(struct rp_grpc_call *call, const uint8_t *data, size_t leng
 	ringpost__v1__route_request__free_unpacked(q, NULL);
 }
 
+static void on_route_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
+{
+	if (!ctl_bus_route_cancel(ctx, call))
+		ctl_admin_on_cancel(call, why, ctx);
+}
+
 const struct rp_grpc_call_ops ctl_route_ops = {
-	.on_message = on_route, .on_cancel = ctl_admin_on_cancel};
+	.on_message = on_route, .on_cancel = on_route_cancel};

@@ -101,7 +101,7 @@ static void *host_consume(void *ctx, struct rp_span queue, uint32_t prefetch,
 	s->ops = *ops;
 	s->ctx = ops_ctx;
 	snprintf(fields, sizeof(fields), ";prefetch=%u", prefetch);
-	s->k = rp_ctl_consume(sinks->ctl, queue, NULL, fields, 0, &mine, s);
+	s->k = ctl_consume_own(sinks->ctl, queue, NULL, fields, 0, &mine, s);
 	if (!s->k) {
 		free(s);
 		return NULL;
@@ -121,6 +121,12 @@ static void host_close(void *consumer)
 static void host_ack(void *consumer, uint64_t idx, rp_sink_done_fn done, void *done_ctx)
 {
 	rp_ctl_consumer_ack(((struct sink_consumer *)consumer)->k, idx, false, done, done_ctx);
+}
+
+static void host_acks(
+	void *consumer, const uint64_t *idx, unsigned count, rp_sink_done_fn done, void *done_ctx)
+{
+	rp_ctl_consumer_acks(((struct sink_consumer *)consumer)->k, idx, count, done, done_ctx);
 }
 
 static void host_reject(void *consumer, uint64_t idx, rp_sink_done_fn done, void *done_ctx)
@@ -429,6 +435,7 @@ int ctl_sinks_create(struct rp_ctl *ctl, char *error, size_t error_size)
 		.consume = host_consume,
 		.close = host_close,
 		.ack = host_ack,
+		.acks = host_acks,
 		.reject = host_reject,
 		.send = host_send,
 	};

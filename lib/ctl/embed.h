@@ -50,13 +50,18 @@ struct rp_ctl_consumer_ops {
 	void (*end)(void *ctx, const char *reason);
 };
 
-/** NULL and errno. */
+/** NULL and errno; EINVAL: no name of a queue, or of one for ClickHouse, which its sink consumes.
+ */
 struct rp_ctl_consumer *rp_ctl_consume(struct rp_ctl *ctl, struct rp_span queue,
 	const uint8_t *uuid, const char *fields, int64_t start_revision,
 	const struct rp_ctl_consumer_ops *ops, void *ctx);
 void rp_ctl_consumer_close(struct rp_ctl_consumer *k, bool left);
 void rp_ctl_consumer_ack(
 	struct rp_ctl_consumer *k, uint64_t idx, bool reject, rp_ctl_done_fn done, void *ctx);
+
+/** So many plain messages at once, RP_XMSG_ACKS_MAX at most; `result` is how many went. */
+void rp_ctl_consumer_acks(struct rp_ctl_consumer *k, const uint64_t *idx, unsigned count,
+	rp_ctl_done_fn done, void *ctx);
 
 int rp_ctl_queue_link(struct rp_ctl *ctl, struct rp_span request, struct rp_span reply);
 uint64_t rp_ctl_queue_dispatcher(struct rp_ctl *ctl, struct rp_span queue);

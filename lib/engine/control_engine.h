@@ -81,6 +81,8 @@ struct rp_control_ops {
 	bool (*eligible)(void *ctx, uint64_t node, struct rp_span key);
 	/** Is the node known to be in this node's zone? NULL = none is. */
 	bool (*same_zone)(void *ctx, uint64_t node);
+	/** Is the queue none of the shards'? Its records are not told to them. NULL = none is. */
+	bool (*rides)(void *ctx, struct rp_span name);
 	/** DeliverOne at the node; ends in rp_control_unary_result(). -errno: not begun. */
 	int (*unary_call)(void *ctx, uint64_t node, struct rp_span frame, uint64_t token);
 	/** Answer to rp_control_unary_in(); `answer` is empty when the frame was malformed. */
@@ -204,7 +206,7 @@ int rp_control_propose(
 struct rp_control_queue_op {
 	enum rp_xmsg_type type;
 	uint32_t hash;
-	struct rp_span name, tail, value;
+	struct rp_span name, tail, value; /**< ACKS: the numbers, 8 bytes each, are the value */
 	uint64_t idx;
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t flags; /**< RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
@@ -224,6 +226,12 @@ void rp_control_consumer_close(struct rp_control *c, uint64_t consumer, enum rp_
 void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint64_t idx);
 void rp_control_consumer_room(struct rp_control *c, uint64_t consumer);
 
+/**
+ * Of a consumer that no shard has: writes its record, with the fields that clients put, or deletes
+ * it when it names this node.
+ */
+void rp_control_consumer_here(struct rp_control *c, struct rp_span name,
+	const uint8_t uuid[RP_UUID_BYTES], bool here, struct rp_repl_now now);
 /**
  * A client's put or delete (`value.data` NULL) on a record's key: merged by the rules of
  * spec/queues.md "Records", then proposed; ends in ops->write_done(). 0; -EAGAIN as propose;

@@ -131,6 +131,7 @@ struct rp_control {
 	struct rp_list writes_done;
 	struct rp_list publish;		     /**< struct control_publish */
 	struct rp_list posts[RP_SHARDS_MAX]; /**< struct control_post */
+	uint32_t acks_open[RP_SHARDS_MAX];   /**< ACKS that are not answered */
 	struct rp_list early;		     /**< struct control_early */
 	struct rp_list states;		     /**< struct control_state */
 	bool ready_pending, ready_alone, stopping;

@@ -29,7 +29,7 @@
 /* Parts that go with an operation: the name, and what is behind it. */
 static unsigned op_parts(enum rp_xmsg_type type)
 {
-	if (type == RP_XMSG_PUT)
+	if (type == RP_XMSG_PUT || type == RP_XMSG_ACKS)
 		return 3;
 	return type == RP_XMSG_CANCEL ? 2 : 1;
 }
@@ -54,6 +54,8 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 	RP_ASSERT(op->name.length <= RP_NAME_BYTES_MAX);
 	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
 		goto wait;
+	if (op->type == RP_XMSG_ACKS && c->acks_open[shard] == RP_XMSG_ACKS_OPEN_MAX)
+		goto wait;
 	/* What is left is for those who empty the pool; and puts on their way give back theirs. */
 	if (op->type == RP_XMSG_PUT &&
 		rte_mempool_avail_count(c->pool) < c->pool->size / CONTROL_RESERVE_PART)
@@ -64,6 +66,10 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 	memcpy(m.uuid, op->uuid, sizeof(m.uuid));
 	if (op->type == RP_XMSG_PUT)
 		m.tail_length = (uint16_t)op->tail.length;
+	if (op->type == RP_XMSG_ACKS) {
+		m.count = (uint32_t)(op->value.length / sizeof(uint64_t));
+		RP_ASSERT(m.count > 0 && m.count <= RP_XMSG_ACKS_MAX);
+	}
 	m.m = control_chain(c, parts, op_parts(op->type));
 	if (!m.m)
 		goto wait;
@@ -75,7 +81,10 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 		c->counters.queue_puts++;
 	else if (op->type == RP_XMSG_ACK)
 		c->counters.queue_acks++;
-	else if (op->type == RP_XMSG_GET)
+	else if (op->type == RP_XMSG_ACKS) {
+		c->counters.queue_acks += m.count;
+		c->acks_open[shard]++;
+	} else if (op->type == RP_XMSG_GET)
 		c->counters.queue_gets++;
 	else if (op->type == RP_XMSG_REJECT)
 		c->counters.queue_rejects++;
@@ -541,6 +550,7 @@ void rp_control_on_xmsg(
 	c->now = now;
 	switch ((enum rp_xmsg_type)m->type) {
 	case RP_XMSG_ANSWER:
+		c->acks_open[shard] -= m->flags & 1;
 		on_answer(c, m);
 		return;
 	case RP_XMSG_DELIVERY:
@@ -597,6 +607,7 @@ void rp_control_on_xmsg(
 		return;
 	case RP_XMSG_PUT:
 	case RP_XMSG_ACK:
+	case RP_XMSG_ACKS:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
 	case RP_XMSG_PURGE:

@@ -53,7 +53,8 @@ void control_on_commit(void *ctx, int64_t revision, const struct rp_kv_event *ev
 		if (key.length > RP_REGISTRY_KEY_BYTES_MAX)
 			continue;
 		rp_route_key_parse(&k, key.data, key.length);
-		if (!rp_route_key_is_registry(&k) && !has_prefix(key, RP_CONTROL_NODE_PREFIX))
+		if (k.kind != RP_KEY_DISPATCHER && k.kind != RP_KEY_CONSUMER &&
+			!has_prefix(key, RP_CONTROL_NODE_PREFIX))
 			continue;
 		publish_later(c, key);
 	}
@@ -85,6 +86,11 @@ static int publish_record(struct rp_control *c, const struct rp_route_key *k, st
 	};
 	struct rp_span parts[2] = {k->name, live_value(c, key)};
 
+	if (c->ops->rides && c->ops->rides(c->ctx, k->name))
+		return 0;
+	/* To another node's sink nothing is delivered: the shards need not know of it. */
+	if (k->kind != RP_KEY_DISPATCHER && k->kind != RP_KEY_CONSUMER)
+		return 0;
 	if (c->ops->tokens(c->ctx, shard, m.type) == 0 || !rp_list_empty(&c->posts[shard]))
 		return -EAGAIN;
 	parts[1].length = RP_MIN(parts[1].length, (size_t)RP_RECORD_BYTES_MAX);
@@ -324,6 +330,13 @@ void control_on_consumer_here(
 	if (n > 0)
 		write_key(c, (struct rp_span){key, (size_t)key_length},
 			(struct rp_span){text, (size_t)n}, false);
+}
+
+void rp_control_consumer_here(struct rp_control *c, struct rp_span name,
+	const uint8_t uuid[RP_UUID_BYTES], bool here, struct rp_repl_now now)
+{
+	c->now = now;
+	control_on_consumer_here(c, name, uuid, here);
 }
 
 struct rp_span control_consumer_fields(

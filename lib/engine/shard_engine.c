@@ -286,6 +286,10 @@ static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t 
 		on_settling(e, m, name, now_ns);
 		return;
 	}
+	if (m->type == RP_XMSG_ACKS) {
+		engine_on_acks(e, m, name, now_ns);
+		return;
+	}
 	if (m->type == RP_XMSG_FAIL)
 		rp_queue_fail(e->queues, m->token, name, m->idx, m->uuid, now_ns);
 	else if (m->type == RP_XMSG_BEGUN)
@@ -529,6 +533,7 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	switch ((enum rp_xmsg_type)m->type) {
 	case RP_XMSG_PUT:
 	case RP_XMSG_ACK:
+	case RP_XMSG_ACKS:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
 	case RP_XMSG_PURGE:

@@ -26,6 +26,14 @@ struct engine_outbox {
 	struct rp_xmsg m;
 };
 
+/** Acknowledges that came together, until the last of them is answered. */
+struct engine_acks {
+	uint64_t token;
+	uint32_t open; /**< not answered; 0 = the slot is free */
+	uint32_t deleted;
+	enum rp_qstatus status; /**< of one that failed; OK */
+};
+
 /** Frames of other shards that wait for the queue of this one; a power of 2. */
 #define ENGINE_FORWARD_MAX 1024
 
@@ -64,6 +72,7 @@ struct rp_engine {
 	bool out_blocked;    /**< a frame for the link shard found no room */
 	uint32_t stop_phase; /**< asked for and not answered yet; 0 = none */
 	struct rp_engine_counters counters;
+	struct engine_acks acks[RP_XMSG_ACKS_OPEN_MAX];
 	/* News of bundles that found a ring full, oldest first. */
 	struct engine_outbox outbox[ENGINE_OUTBOX];
 	uint32_t outbox_head, outbox_tail, outbox_pending[RP_SHARDS_MAX];
@@ -86,6 +95,14 @@ struct rte_mbuf *engine_text(struct rp_engine *e, struct rp_span a, struct rp_sp
 bool engine_apart(void *ctx, struct rp_span name, uint64_t node);
 /** One page of what the view asks for. */
 void engine_view_fill(struct rp_engine *e, struct rp_engine_view *v, uint64_t now_ns);
+
+/* shard_acks.c */
+
+/** ACKS; `name` is a copy. */
+void engine_on_acks(
+	struct rp_engine *e, const struct rp_xmsg *m, struct rp_span name, uint64_t now_ns);
+/** True: the answer was to one of those. */
+bool engine_acks_answer(struct rp_engine *e, uint64_t token, const struct rp_queue_answer *a);
 
 /* shard_ports.c */
 

@@ -116,7 +116,8 @@ static void queue_answer(void *ctx, uint64_t token, const struct rp_queue_answer
 		.m = a->payload,
 	};
 
-	engine_tell(ctx, &m);
+	if (!engine_acks_answer(ctx, token, a))
+		engine_tell(ctx, &m);
 }
 
 static struct rp_xmsg delivery_of(uint64_t consumer, const struct rp_queue_delivery *d)

@@ -304,7 +304,8 @@ static inline bool etcd_policy_limits(const struct rp_etcd *e)
 extern const struct rp_grpc_call_ops etcd_range_ops, etcd_put_ops, etcd_delete_ops, etcd_txn_ops,
 	etcd_compact_ops;
 
-/** Text for a key that is RP_KEY_INVALID: why, and what was expected. */
+/** Text for a key that is RP_KEY_INVALID, or a SINK where no client may: why, and what was
+ * expected. */
 void etcd_key_reason(const struct rp_route_key *k, char *out, size_t size);
 /** Gives the txn to backend->propose(); the call is answered by its kind. */
 void etcd_propose(struct etcd_call *c, const struct rp_kv_txn *txn);

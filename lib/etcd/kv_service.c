@@ -14,7 +14,8 @@ void etcd_key_reason(const struct rp_route_key *k, char *out, size_t size)
 	snprintf(out, size,
 		"%s; expected /q/{queue}, /q/{queue}/p/{tail}, /q/{queue}/c/{uuid} or the key of "
 		"a delivered message",
-		rp_key_reason_text(k->reason));
+		rp_key_reason_text(
+			k->kind == RP_KEY_SINK ? RP_KEY_REASON_CLICKHOUSE_CONSUMER : k->reason));
 }
 
 static void refuse_key(struct rp_grpc_call *call, const struct rp_route_key *k)
@@ -121,6 +122,7 @@ static bool range_dispatch(struct rp_etcd *e, struct rp_grpc_call *call,
 	switch (key.kind) {
 	case RP_KEY_DISPATCHER:
 	case RP_KEY_CONSUMER:
+	case RP_KEY_SINK:
 		spelled = r->key;
 		r->key = etcd_canonical(&a, &key);
 		range_answer(e, call, r, spelled);
@@ -272,6 +274,7 @@ static void write_dispatch(
 			etcd_queue_delete(
 				e, call, (Etcdserverpb__DeleteRangeRequest *)request, &key);
 		break;
+	case RP_KEY_SINK:
 	case RP_KEY_INVALID:
 		refuse_key(call, &key);
 		etcd_unpacked_free(request);

@@ -102,6 +102,14 @@ static void scan_op(struct txn_scan *s, struct rp_kv_op *op, uint32_t depth)
 	case RP_KEY_CONSUMER:
 		scan_record(s, op, &k);
 		break;
+	case RP_KEY_SINK:
+		if (op->type == RP_KV_OP_RANGE) {
+			scan_record(s, op, &k);
+			break;
+		}
+		etcd_key_reason(&k, s->text, sizeof(s->text));
+		s->fault = s->text;
+		break;
 	case RP_KEY_PRODUCE:
 	case RP_KEY_DELIVERED:
 	case RP_KEY_DELIVERED_SHORT:

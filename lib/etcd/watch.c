@@ -472,7 +472,7 @@ static const char *create_refusal(struct etcd_stream *s, const Etcdserverpb__Wat
 		return "mvcc: watcher range is empty";
 	if (s->watches.count >= s->e->config.watches_per_stream_max)
 		return "etcdserver: too many requests";
-	if (key->kind == RP_KEY_INVALID) {
+	if (key->kind == RP_KEY_INVALID || key->kind == RP_KEY_SINK) {
 		etcd_key_reason(key, text, size);
 		return text;
 	}

@@ -304,7 +304,8 @@ void repl_merge_add(struct repl_merge *m, const struct repl_record *record)
 		REPL_COUNT(r, records_stale, 1);
 		return;
 	}
-	if (kind == RP_KEY_CONSUMER && repl_merge_hosted(r, kv, known ? &here.kv : NULL))
+	if ((kind == RP_KEY_CONSUMER || kind == RP_KEY_SINK) &&
+		repl_merge_hosted(r, kv, known ? &here.kv : NULL))
 		return;
 	if (kind == RP_KEY_DISPATCHER && kv->deleted)
 		repl_epoch_set(r, kv->key, record->epoch);

@@ -14,6 +14,7 @@ const char *rp_key_kind_name(enum rp_key_kind kind)
 		[RP_KEY_ORDINARY] = "ordinary",
 		[RP_KEY_DISPATCHER] = "dispatcher record",
 		[RP_KEY_CONSUMER] = "consumer record",
+		[RP_KEY_SINK] = "sink's record",
 		[RP_KEY_PRODUCE] = "produce",
 		[RP_KEY_DELIVERED] = "delivered",
 		[RP_KEY_DELIVERED_SHORT] = "delivered (short form)",
@@ -172,14 +173,15 @@ static void key_consumer(
 		key_invalid(out, RP_KEY_REASON_BAD_UUID);
 		return;
 	}
-	if (out->clickhouse) {
+	/* Its sink is no client: what is delivered there has no key. */
+	if (out->clickhouse && count > 2) {
 		key_invalid(out, RP_KEY_REASON_CLICKHOUSE_CONSUMER);
 		return;
 	}
 	out->uuid_text = uuid;
 	out->consumer = (struct rp_span){key, (size_t)(uuid.data + uuid.length - key)};
 	if (count == 2) {
-		out->kind = RP_KEY_CONSUMER;
+		out->kind = out->clickhouse ? RP_KEY_SINK : RP_KEY_CONSUMER;
 	} else if (count == 3) {
 		key_invalid(out, RP_KEY_REASON_SHAPE);
 	} else if (key_idx(parts[2], &out->idx) < 0) {
@@ -281,7 +283,7 @@ int rp_route_key_canonical(const struct rp_route_key *k, void *out, size_t size)
 {
 	if (k->kind == RP_KEY_DISPATCHER)
 		return rp_route_key_dispatcher(k->name, out, size);
-	if (k->kind == RP_KEY_CONSUMER)
+	if (k->kind == RP_KEY_CONSUMER || k->kind == RP_KEY_SINK)
 		return rp_route_key_consumer(k->name, k->uuid, out, size);
 	return -EINVAL;
 }

@@ -31,6 +31,12 @@ enum rp_key_kind {
 	 * without a range end, is a consumer of the queue.
 	 */
 	RP_KEY_CONSUMER,
+	/**
+	 * The same shape below a ClickHouse queue: the record of a node's own consumer, its sink. A
+	 * registry key that anybody may read; its node alone writes it, no client watches it as a
+	 * consumer, and no other node delivers to it.
+	 */
+	RP_KEY_SINK,
 	/** /q/{name}/p/{tail}: a put enqueues; a delete cancels. Never stored. */
 	RP_KEY_PRODUCE,
 	/** /q/{name}/c/{uuid}/{idx}/{tail}: a delivered message, with its holder. */
@@ -67,10 +73,10 @@ struct rp_route_key {
 	enum rp_key_reason reason; /**< NONE unless kind is INVALID */
 	struct rp_span name;	   /**< the queue's; all kinds but ORDINARY and some INVALID */
 	struct rp_span tail;	   /**< PRODUCE and both delivered forms; 1..255 bytes */
-	struct rp_span uuid_text;  /**< as spelled: CONSUMER, DELIVERED */
+	struct rp_span uuid_text;  /**< as spelled: CONSUMER, SINK, DELIVERED */
 	struct rp_span consumer; /**< the consumer key as spelled, without a trailing '/': CONSUMER,
-				    DELIVERED. A delivered key is this, '/', idx, '/', tail */
-	uint8_t uuid[RP_UUID_BYTES]; /**< CONSUMER, DELIVERED; else zeros */
+				    SINK, DELIVERED. A delivered key is this, '/', idx, '/', tail */
+	uint8_t uuid[RP_UUID_BYTES]; /**< CONSUMER, SINK, DELIVERED; else zeros */
 	uint64_t idx;		     /**< both delivered forms */
 	bool clickhouse;	     /**< the queue is a ClickHouse queue */
 	struct rp_span table;	     /**< of a ClickHouse queue: `table` or `db.table` */
@@ -82,10 +88,10 @@ struct rp_route_key {
  */
 void rp_route_key_parse(struct rp_route_key *out, const void *key, size_t length);
 
-/** Registry keys are stored keys below /q/: DISPATCHER and CONSUMER. */
+/** Registry keys are stored keys below /q/: DISPATCHER, CONSUMER and SINK. */
 static inline bool rp_route_key_is_registry(const struct rp_route_key *k)
 {
-	return k->kind == RP_KEY_DISPATCHER || k->kind == RP_KEY_CONSUMER;
+	return k->kind == RP_KEY_DISPATCHER || k->kind == RP_KEY_CONSUMER || k->kind == RP_KEY_SINK;
 }
 
 /** Keys that the store holds: ordinary ones and the registry's. */

@@ -20,11 +20,13 @@
 #define ACK_RETRY_NS RP_NS_PER_S
 #define PREFETCH_MAX 1000000u
 
-/** A row that is in its table and not yet acknowledged. */
+/** Rows that are in their table and not yet acknowledged. */
 struct ch_ack {
 	struct rp_list node; /**< queue->acks, queue->again */
 	struct ch_queue *q;
-	uint64_t life, idx, again_ns;
+	uint64_t life, again_ns;
+	uint32_t count;
+	uint64_t idx[RP_SINK_ACKS_MAX];
 };
 
 static void want_run(struct rp_clickhouse *c)
@@ -53,16 +55,18 @@ static void on_acked(void *ctx, int status, const char *message, int64_t result)
 	struct ch_queue *q = a->q;
 	struct rp_clickhouse *c = q->c;
 
-	c->acking--;
+	c->acking -= a->count;
 	if (status == RP_SINK_STATUS_UNAVAILABLE && q->consumer && a->life == q->life) {
-		c->counters.acks_failed++;
+		c->counters.acks_failed += a->count;
 		a->again_ns = now_ns(c) + ACK_RETRY_NS;
 		rp_list_unlink(&a->node);
 		rp_list_push_back(&q->again, &a->node);
 		want_run(c);
 		return;
 	}
-	c->counters.acks_late += status != 0 || result == 0;
+	/* What was said again may have gone the first time. */
+	if (!a->again_ns)
+		c->counters.acks_late += a->count - (status == 0 ? (uint32_t)result : 0);
 	ack_free(a);
 	/* Who waits for the last of them is told. */
 	if (c->acking == 0)
@@ -73,19 +77,34 @@ static void ack_send(struct ch_ack *a)
 {
 	rp_list_unlink(&a->node);
 	rp_list_push_back(&a->q->acks, &a->node);
-	a->q->c->acking++;
-	a->q->c->host->ack(a->q->consumer, a->idx, on_acked, a);
+	a->q->c->acking += a->count;
+	a->q->c->host->acks(a->q->consumer, a->idx, a->count, on_acked, a);
 }
 
-static void ack(struct ch_queue *q, uint64_t idx)
+/* All of the batch that are this node's still: together, which is one message to the shard. */
+static void batch_ack(const struct ch_batch *b)
 {
-	struct ch_ack *a = ch_alloc(sizeof(*a));
+	struct ch_ack *a = NULL;
 
-	a->q = q;
-	a->idx = idx;
-	a->life = q->life;
-	rp_list_init(&a->node);
-	ack_send(a);
+	for (uint32_t i = 0; i < b->count; i++) {
+		if (b->rows[i].withdrawn) {
+			b->q->c->counters.acks_late++;
+			continue;
+		}
+		if (!a) {
+			a = ch_alloc(sizeof(*a));
+			a->q = b->q;
+			a->life = b->q->life;
+			rp_list_init(&a->node);
+		}
+		a->idx[a->count++] = b->rows[i].idx;
+		if (a->count == RP_SINK_ACKS_MAX) {
+			ack_send(a);
+			a = NULL;
+		}
+	}
+	if (a)
+		ack_send(a);
 }
 
 /* An acknowledge of it is under way, or to be said again: its row is written. */
@@ -94,9 +113,13 @@ static bool is_written(struct ch_queue *q, uint64_t idx)
 	struct rp_list *lists[2] = {&q->acks, &q->again}, *n;
 
 	for (unsigned i = 0; i < 2; i++)
-		rp_list_foreach (n, lists[i])
-			if (rp_list_entry(n, struct ch_ack, node)->idx == idx)
-				return true;
+		rp_list_foreach (n, lists[i]) {
+			const struct ch_ack *a = rp_list_entry(n, struct ch_ack, node);
+
+			for (uint32_t k = 0; k < a->count; k++)
+				if (a->idx[k] == idx)
+					return true;
+		}
 	return false;
 }
 
@@ -261,11 +284,10 @@ static void batch_done(struct ch_batch *b)
 	q->failures = 0;
 	if (q->refused == 0)
 		q->error[0] = '\0';
-	for (uint32_t i = 0; i < b->count; i++)
-		if (ours && !b->rows[i].withdrawn)
-			ack(q, b->rows[i].idx);
-		else
-			c->counters.acks_late++;
+	if (ours)
+		batch_ack(b);
+	else
+		c->counters.acks_late += b->count;
 	batch_end(b);
 }
 
@@ -299,7 +321,7 @@ static void on_inserted(void *ctx, const struct sink_answer *a)
 	c->sending--;
 	q->sending--;
 	/* Rows of a consumer that is gone come again: they are not inserted a second time here. */
-	if (outcome != CH_OUTCOME_DONE && b->life != q->life) {
+	if (outcome != CH_OUTCOME_DONE && (!q->consumer || b->life != q->life)) {
 		batch_end(b);
 	} else if (outcome == CH_OUTCOME_DONE) {
 		batch_done(b);

@@ -231,9 +231,9 @@ static void on_message(void *ctx, const struct rp_sink_message *m)
 static void on_withdrawn(void *ctx, uint64_t idx)
 {
 	struct pg_entry *e = ctx;
-	struct rp_list *lists[2] = {&e->values, &e->settling}, *n;
+	struct rp_list *lists[3] = {&e->values, &e->group, &e->settling}, *n;
 
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < 3; i++)
 		rp_list_foreach (n, lists[i])
 			if (rp_list_entry(n, struct pg_value, node)->idx == idx)
 				rp_list_entry(n, struct pg_value, node)->withdrawn = true;
@@ -413,6 +413,7 @@ struct rp_postgres *rp_postgres_create(
 		e->index = (unsigned)i;
 		e->spec = specs[i];
 		rp_list_init(&e->values);
+		rp_list_init(&e->group);
 		rp_list_init(&e->settling);
 		pg_conn_init(e);
 	}

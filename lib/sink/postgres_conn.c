@@ -21,6 +21,9 @@
 	" from pg_catalog.pg_attribute a"                                   \
 	" where a.attrelid = pg_catalog.to_regclass($1) and a.attnum > 0"   \
 	" and not a.attisdropped"
+/** Statements of the connection, beside the one without a name, which is that of the values. */
+#define BEGIN "ringpost_begin"
+#define COMMIT "ringpost_commit"
 
 static void watch(struct pg_entry *e, uint32_t events)
 {
@@ -36,6 +39,7 @@ static void watch(struct pg_entry *e, uint32_t events)
 
 static void columns_free(struct pg_entry *e)
 {
+	pg_statement_forget(e);
 	for (unsigned i = 0; i < e->column_count; i++) {
 		free(e->columns[i].name);
 		free(e->columns[i].type);
@@ -45,14 +49,29 @@ static void columns_free(struct pg_entry *e)
 	e->column_count = 0;
 }
 
+/* What was not committed is next again, in its order. */
+static void group_back(struct pg_entry *e)
+{
+	struct rp_list *n;
+
+	while (!rp_list_empty(&e->group)) {
+		n = e->group.prev;
+		rp_list_unlink(n);
+		rp_list_push_front(&e->values, n);
+	}
+	e->step_count = e->step_at = 0;
+}
+
 void pg_conn_drop(struct pg_entry *e)
 {
+	group_back(e);
 	rp_loop_fd_remove(&e->watch);
 	rp_loop_timer_cancel(&e->watchdog);
 	PQfinish(e->conn);
 	e->conn = NULL;
 	free(e->prepared);
 	e->prepared = NULL;
+	e->has_begin = e->has_commit = e->stale = false;
 	e->current = NULL;
 	e->state = PG_IDLE;
 	columns_free(e);
@@ -91,6 +110,7 @@ static void catalog_ask(struct pg_entry *e)
 	const char *values[1] = {e->spec.table};
 
 	columns_free(e);
+	e->stale = false;
 	/* The one without a name takes the other's place. */
 	free(e->prepared);
 	e->prepared = NULL;
@@ -113,44 +133,121 @@ static void value_send(struct pg_entry *e, const char *sql, const char *json)
 	command_begin(e, PG_PREPARE, PQsendPrepare(e->conn, "", sql, 1, NULL));
 }
 
-/* The next value goes, or ends here; true: another one is to be looked at. */
-static bool value_begin(struct pg_entry *e, struct pg_value *v)
-{
-	char *sql = NULL, *json = NULL, why[PG_ERROR_SIZE] = "";
+/* ---- values ---- */
 
-	switch (pg_statement(e, (struct rp_span){v->value, v->length}, &sql, &json, why)) {
-	case PG_SHAPE_OK:
-		e->current = v;
-		value_send(e, sql, json);
-		break;
-	case PG_SHAPE_EMPTY:
-		pg_value_empty(v);
-		return true;
-	case PG_SHAPE_BAD:
-		pg_value_dead(v, why);
-		return true;
-	case PG_SHAPE_UNKNOWN:
-		/* The table may be younger than what is known of it: asked once a value. */
-		if (v->looked) {
-			pg_value_dead(v, why);
+/** A value that is about to go. */
+struct outgoing {
+	struct pg_value *v;
+	char *sql, *json;
+};
+
+/* The next value, if it can go; what cannot ends here, and the one behind it is looked at. */
+static bool value_take(struct pg_entry *e, struct outgoing *o)
+{
+	char why[PG_ERROR_SIZE] = "";
+	struct pg_value *v;
+
+	while (!e->stale && (v = pg_entry_next(e))) {
+		switch (pg_statement(
+			e, (struct rp_span){v->value, v->length}, &o->sql, &o->json, why)) {
+		case PG_SHAPE_OK:
+			o->v = v;
 			return true;
+		case PG_SHAPE_EMPTY:
+			pg_value_empty(v);
+			break;
+		case PG_SHAPE_BAD:
+			pg_value_dead(v, why);
+			break;
+		case PG_SHAPE_UNKNOWN:
+			/* The table may be younger than what is known of it: asked once a value. */
+			if (v->looked)
+				pg_value_dead(v, why);
+			else
+				v->looked = e->stale = true;
+			break;
 		}
-		v->looked = true;
-		catalog_ask(e);
-		break;
 	}
-	free(sql);
-	free(json);
 	return false;
 }
 
+static bool step_add(struct pg_entry *e, enum pg_step_kind kind, struct pg_value *v, int sent)
+{
+	RP_ASSERT(e->step_count < RP_ARRAY_SIZE(e->steps));
+	e->steps[e->step_count++] = (struct pg_step){.kind = kind, .v = v};
+	return sent != 0;
+}
+
+static bool value_steps(struct pg_entry *e, const struct outgoing *o)
+{
+	const char *values[1] = {o->json};
+	bool ok = true;
+
+	if (!e->prepared || strcmp(e->prepared, o->sql) != 0) {
+		free(e->prepared);
+		e->prepared = pg_format("%s", o->sql);
+		ok = step_add(
+			e, PG_STEP_PREPARE, o->v, PQsendPrepare(e->conn, "", o->sql, 1, NULL));
+	}
+	return ok &&
+	       step_add(e, PG_STEP_BEGIN, o->v,
+		       PQsendQueryPrepared(e->conn, BEGIN, 0, NULL, NULL, NULL, 0)) &&
+	       step_add(e, PG_STEP_VALUE, o->v,
+		       PQsendQueryPrepared(e->conn, "", 1, values, NULL, NULL, 0)) &&
+	       step_add(e, PG_STEP_COMMIT, o->v,
+		       PQsendQueryPrepared(e->conn, COMMIT, 0, NULL, NULL, NULL, 0));
+}
+
+/*
+ * Several at once, a transaction each: the server does them one after the other and, behind one
+ * that failed, none, so that they stay in order; and nobody waits for an answer between two.
+ */
+static void group_send(struct pg_entry *e, const struct outgoing *out, unsigned count)
+{
+	bool ok = PQenterPipelineMode(e->conn) == 1;
+
+	e->step_count = e->step_at = 0;
+	e->failed = NULL;
+	if (ok && !e->has_begin)
+		ok = step_add(e, PG_STEP_PREPARE_BEGIN, NULL,
+			PQsendPrepare(e->conn, BEGIN, "begin", 0, NULL));
+	if (ok && !e->has_commit)
+		ok = step_add(e, PG_STEP_PREPARE_COMMIT, NULL,
+			PQsendPrepare(e->conn, COMMIT, "commit", 0, NULL));
+	for (unsigned i = 0; ok && i < count; i++)
+		ok = value_steps(e, &out[i]);
+	command_begin(e, PG_GROUP, ok && PQpipelineSync(e->conn));
+}
+
+/* What can go goes: one alone, or those that wait together. */
 static void go_on(struct pg_entry *e)
 {
-	struct pg_value *v;
+	struct outgoing out[PG_GROUP_MAX];
+	unsigned count = 0, most = e->failures == 0 ? PG_GROUP_MAX : 1;
+	size_t bytes = 0;
 
-	while (e->state == PG_READY && !e->p->paused && e->next_ns <= rp_loop_now_ns(e->p->loop) &&
-		(v = pg_entry_next(e)) && value_begin(e, v))
-		;
+	if (e->state != PG_READY || e->p->paused || e->next_ns > rp_loop_now_ns(e->p->loop))
+		return;
+	while (count < most && bytes < PG_GROUP_BYTES && value_take(e, &out[count])) {
+		struct pg_value *v = out[count++].v;
+
+		bytes += v->length;
+		rp_list_unlink(&v->node);
+		rp_list_push_back(&e->group, &v->node);
+	}
+	if (count > 1) {
+		group_send(e, out, count);
+	} else if (count == 1) {
+		group_back(e);
+		e->current = out[0].v;
+		value_send(e, out[0].sql, out[0].json);
+	} else if (e->stale) {
+		catalog_ask(e);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		free(out[i].sql);
+		free(out[i].json);
+	}
 }
 
 /* ---- answers ---- */
@@ -167,10 +264,22 @@ static void catalog_take(struct pg_entry *e, const PGresult *r)
 		};
 }
 
+/* The first error says why; one behind a result that was good is the commit's. */
+static void failure_note(struct pg_entry *e, const PGresult *r)
+{
+	const char *code = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	if (e->failure[0])
+		return;
+	snprintf(e->sqlstate, sizeof(e->sqlstate), "%.5s", code ? code : "");
+	snprintf(e->failure, sizeof(e->failure), "%s: %s", code ? code : "no answer",
+		PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)
+			? PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)
+			: PQresultErrorMessage(r));
+}
+
 static void result_take(struct pg_entry *e, const PGresult *r)
 {
-	const char *code;
-
 	switch (PQresultStatus(r)) {
 	case PGRES_TUPLES_OK:
 		if (e->state == PG_CATALOG && e->column_count == 0)
@@ -191,16 +300,86 @@ static void result_take(struct pg_entry *e, const PGresult *r)
 	case PGRES_PIPELINE_ABORTED:
 		break;
 	}
-	/* The first error says why; one behind a result that was good is the commit's. */
-	if (e->failure[0])
-		return;
-	code = PQresultErrorField(r, PG_DIAG_SQLSTATE);
-	snprintf(e->sqlstate, sizeof(e->sqlstate), "%.5s", code ? code : "");
-	snprintf(e->failure, sizeof(e->failure), "%s: %s", code ? code : "no answer",
-		PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)
-			? PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)
-			: PQresultErrorMessage(r));
+	failure_note(e, r);
 }
+
+/* ---- answers to a group ---- */
+
+static void step_result(struct pg_entry *e, const PGresult *r)
+{
+	struct pg_step *s = &e->steps[e->step_at];
+
+	if (PQresultStatus(r) == PGRES_PIPELINE_ABORTED)
+		return;
+	if (PQresultStatus(r) != PGRES_COMMAND_OK) {
+		if (!e->failure[0])
+			e->failed = s->v;
+		failure_note(e, r);
+		return;
+	}
+	switch (s->kind) {
+	case PG_STEP_PREPARE_BEGIN:
+		e->has_begin = true;
+		break;
+	case PG_STEP_PREPARE_COMMIT:
+		e->has_commit = true;
+		break;
+	case PG_STEP_PREPARE:
+	case PG_STEP_BEGIN:
+		break;
+	case PG_STEP_VALUE:
+		s->v->rows = strtoull(PQcmdTuples((PGresult *)r), NULL, 10);
+		break;
+	case PG_STEP_COMMIT:
+		/* It may be gone with that. */
+		pg_value_done(s->v, s->v->rows);
+		s->v = NULL;
+		break;
+	}
+}
+
+/* What failed can never go in, or is tried again with all that stands behind it. */
+static void value_failed(struct pg_entry *e, struct pg_value *v)
+{
+	char why[PG_ERROR_SIZE];
+
+	snprintf(why, sizeof(why), "%s", e->failure);
+	if (!v || !pg_is_final(e->sqlstate)) {
+		e->p->counters.retries++;
+		pg_entry_failed(e, why);
+	} else if (!v->looked && strncmp(e->sqlstate, "42", 2) == 0) {
+		/* What is known of the table may be older than the table. */
+		v->looked = e->stale = true;
+	} else {
+		pg_value_dead(v, why);
+	}
+}
+
+/* All answers are there. */
+static void group_end(struct pg_entry *e)
+{
+	struct pg_value *v = e->failed;
+
+	rp_loop_timer_cancel(&e->watchdog);
+	e->failed = NULL;
+	if (!PQexitPipelineMode(e->conn) || PQstatus(e->conn) != CONNECTION_OK) {
+		lost(e);
+		return;
+	}
+	group_back(e);
+	e->state = PG_READY;
+	if (e->failure[0]) {
+		free(e->prepared);
+		e->prepared = NULL;
+		value_failed(e, v);
+	}
+	if (PQtransactionStatus(e->conn) == PQTRANS_INERROR)
+		command_begin(e, PG_ROLLBACK, PQsendQuery(e->conn, "rollback"));
+	else
+		go_on(e);
+}
+
+/* ---- answers to a command ---- */
 
 /* The command is over: all that it had to say has been read. */
 static void command_end(struct pg_entry *e)
@@ -226,26 +405,45 @@ static void command_end(struct pg_entry *e)
 		free(e->prepared);
 		e->prepared = NULL;
 	}
-	if (was == PG_SENT && !e->failure[0] && v) {
+	if (was == PG_SENT && !e->failure[0] && v)
 		pg_value_done(v, e->changed);
-	} else if (e->failure[0]) {
-		char why[PG_ERROR_SIZE];
-
-		snprintf(why, sizeof(why), "%s", e->failure);
-		if (was >= PG_PREPARE && pg_is_final(e->sqlstate) && v) {
-			/* What is known of the table may be older than the table. */
-			if (!v->looked && strncmp(e->sqlstate, "42", 2) == 0) {
-				v->looked = true;
-				catalog_ask(e);
-				return;
-			}
-			pg_value_dead(v, why);
-		} else {
-			e->p->counters.retries += was >= PG_PREPARE;
-			pg_entry_failed(e, why);
-		}
-	}
+	else if (e->failure[0] && was >= PG_PREPARE && was <= PG_SENT)
+		value_failed(e, v);
+	else if (e->failure[0])
+		pg_entry_failed(e, e->failure);
 	go_on(e);
+}
+
+/* take: r, NULL at the end of a command's results. True: the command is over. */
+static bool command_take(struct pg_entry *e, PGresult *r)
+{
+	if (r)
+		result_take(e, r);
+	else
+		command_end(e);
+	PQclear(r);
+	return !r;
+}
+
+/* As above; a group is over with what answers its end. */
+static bool group_take(struct pg_entry *e, PGresult *r)
+{
+	bool end = PQresultStatus(r) == PGRES_PIPELINE_SYNC;
+
+	if (!r) {
+		rp_loop_timer_in(e->p->loop, &e->watchdog, ANSWER_NS);
+		e->step_at++;
+	} else if (!end && e->step_at < e->step_count) {
+		step_result(e, r);
+	}
+	PQclear(r);
+	if (end) {
+		group_end(e);
+	} else if (e->step_at > e->step_count || PQstatus(e->conn) != CONNECTION_OK) {
+		lost(e);
+		return true;
+	}
+	return end;
 }
 
 static void on_readable(struct pg_entry *e)
@@ -260,13 +458,8 @@ static void on_readable(struct pg_entry *e)
 		if (PQisBusy(e->conn))
 			return;
 		r = PQgetResult(e->conn);
-		if (r)
-			result_take(e, r);
-		PQclear(r);
-		if (!r) {
-			command_end(e);
+		if (e->state == PG_GROUP ? group_take(e, r) : command_take(e, r))
 			return;
-		}
 	}
 	/* Nothing was asked: the server says goodbye, or has a notice. */
 	if (e->conn && PQstatus(e->conn) != CONNECTION_OK)

@@ -9,6 +9,9 @@ struct pg_conn; /* libpq's */
 
 #define PG_COLUMNS_MAX 16 /* of a key */
 #define PG_ERROR_SIZE 256
+/** Values that are on a connection at once, and their bytes but for the last one's. */
+#define PG_GROUP_MAX 64
+#define PG_GROUP_BYTES (256u << 10)
 
 struct pg_spec {
 	bool is_prefix;
@@ -28,8 +31,10 @@ enum pg_state {
 	PG_SETTING, /**< the session's settings */
 	PG_CATALOG, /**< the table's columns were asked for */
 	PG_READY,
-	PG_PREPARE, /**< the statement of the next value is on its way */
-	PG_SENT,    /**< a value is on its way */
+	PG_PREPARE,  /**< the statement of the next value is on its way */
+	PG_SENT,     /**< a value is on its way */
+	PG_GROUP,    /**< several are, a transaction each */
+	PG_ROLLBACK, /**< the transaction of one that failed is ended */
 };
 
 enum pg_value_state {
@@ -39,18 +44,34 @@ enum pg_value_state {
 };
 
 struct pg_value {
-	struct rp_list node; /**< entry->values, entry->settling */
+	struct rp_list node; /**< entry->values, entry->group, entry->settling */
 	struct pg_entry *e;
 	enum pg_value_state state;
 	uint64_t life, idx, again_ns;
 	bool under_way; /**< an answer of the host is to come */
 	bool withdrawn;
-	bool looked; /**< the catalogue was asked anew for it */
+	bool looked;   /**< the catalogue was asked anew for it */
+	uint64_t rows; /**< that it changed, of one in a group */
 	uint32_t attempt;
 	char error[PG_ERROR_SIZE];
 	size_t name_length, length;
 	uint8_t *value; /**< behind the name, ended by a NUL */
 	uint8_t name[]; /**< tail, or key */
+};
+
+enum pg_step_kind {
+	PG_STEP_PREPARE_BEGIN,
+	PG_STEP_PREPARE_COMMIT,
+	PG_STEP_PREPARE, /**< the statement of `v` */
+	PG_STEP_BEGIN,
+	PG_STEP_VALUE,
+	PG_STEP_COMMIT,
+};
+
+/** A command of a group, whose answer is to come. */
+struct pg_step {
+	enum pg_step_kind kind;
+	struct pg_value *v; /**< NULL: of none */
 };
 
 struct pg_entry {
@@ -61,15 +82,24 @@ struct pg_entry {
 	void *consumer;
 	uint64_t life;
 	struct rp_list values;	  /**< to be applied, in order */
-	struct pg_value *current; /**< the one on its way, at their head; NULL */
-	struct rp_list settling;  /**< done with, but for the acknowledge or the letter */
+	struct pg_value *current; /**< the one on its way alone, at their head; NULL */
+	struct rp_list group;	  /**< on their way together, in order; older than `values` */
+	struct pg_step steps[2 + 4 * PG_GROUP_MAX];
+	unsigned step_count, step_at;
+	struct pg_value *failed; /**< the first of the group that failed; NULL: none */
+	struct rp_list settling; /**< done with, but for the acknowledge or the letter */
 	uint32_t value_count;
 	bool starved; /**< a put was refused */
 	enum pg_state state;
 	struct pg_conn *conn;
 	struct rp_loop_fd watch;
 	struct rp_loop_timer watchdog;
-	char *prepared; /**< the statement that the connection has; NULL: none */
+	char *prepared;		    /**< the statement that the connection has; NULL: none */
+	bool has_begin, has_commit; /**< prepared on the connection as well */
+	bool stale;		    /**< the catalogue is to be asked before the next value */
+	/* The statement of the last value, for the next with the same fields. */
+	struct json_t *last_fields;
+	char *last_sql;
 	struct pg_column *columns;
 	unsigned column_count;
 	char sqlstate[6], failure[PG_ERROR_SIZE]; /**< of the command under way */
@@ -109,8 +139,10 @@ enum pg_shape {
  * The statement for a value: its columns are the fields of its objects. Both malloc'd; `json` is
  * the value as an array.
  */
-enum pg_shape pg_statement(const struct pg_entry *e, struct rp_span value, char **sql, char **json,
+enum pg_shape pg_statement(struct pg_entry *e, struct rp_span value, char **sql, char **json,
 	char error[PG_ERROR_SIZE]);
+/** The table's columns are others: no statement is known. */
+void pg_statement_forget(struct pg_entry *e);
 /** What was refused can never go in: not by time, and not by another state of the server. */
 bool pg_is_final(const char *sqlstate);
 /** The letter of a value that is dead: a line about it, then itself. malloc'd. */

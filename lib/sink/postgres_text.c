@@ -294,7 +294,38 @@ static char *statement(const struct pg_entry *e, json_t *fields)
 	return sql;
 }
 
-enum pg_shape pg_statement(const struct pg_entry *e, struct rp_span value, char **sql, char **json,
+void pg_statement_forget(struct pg_entry *e)
+{
+	json_decref(e->last_fields);
+	free(e->last_sql);
+	e->last_fields = NULL;
+	e->last_sql = NULL;
+}
+
+/* The same names in the same order. */
+static bool fields_same(json_t *a, json_t *b)
+{
+	void *i = json_object_iter(a), *k = json_object_iter(b);
+
+	while (i && k && strcmp(json_object_iter_key(i), json_object_iter_key(k)) == 0) {
+		i = json_object_iter_next(a, i);
+		k = json_object_iter_next(b, k);
+	}
+	return !i && !k;
+}
+
+/* What values of these fields are written with: mostly what the last one was. */
+static const char *statement_of(struct pg_entry *e, json_t *fields)
+{
+	if (!e->last_fields || !fields_same(e->last_fields, fields)) {
+		pg_statement_forget(e);
+		e->last_fields = json_incref(fields);
+		e->last_sql = statement(e, fields);
+	}
+	return e->last_sql;
+}
+
+enum pg_shape pg_statement(struct pg_entry *e, struct rp_span value, char **sql, char **json,
 	char error[PG_ERROR_SIZE])
 {
 	json_error_t wrong;
@@ -329,7 +360,7 @@ enum pg_shape pg_statement(const struct pg_entry *e, struct rp_span value, char 
 			shape = PG_SHAPE_UNKNOWN;
 		}
 	if (shape == PG_SHAPE_OK) {
-		*sql = statement(e, fields);
+		*sql = pg_format("%s", statement_of(e, fields));
 		*json = pg_format(list == root ? "%.*s" : "[%.*s]", (int)value.length,
 			(const char *)value.data);
 	}

@@ -10,16 +10,25 @@ static bool is_blank(uint8_t c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* Bytes that an outline is made of; all others are passed over, which most of a value is. */
+static const bool is_outline[256] = {
+	['"'] = true, ['{'] = true, ['}'] = true, ['['] = true, [']'] = true};
+
 /* Behind the string that begins at `p`; NULL: it has no end. */
 static const uint8_t *skip_string(const uint8_t *p, const uint8_t *end)
 {
-	for (p++; p < end; p++) {
+	p++;
+	for (;;) {
+		while (p < end && *p != '"' && *p != '\\')
+			p++;
+		if (p == end)
+			return NULL;
 		if (*p == '"')
 			return p + 1;
-		if (*p == '\\' && ++p == end)
+		if (end - p < 2)
 			return NULL;
+		p += 2;
 	}
-	return NULL;
 }
 
 /* Behind the object that begins at `p`; NULL: it is none. */
@@ -31,6 +40,10 @@ static const uint8_t *skip_object(const uint8_t *p, const uint8_t *end)
 	while (p && p < end) {
 		uint8_t c = *p;
 
+		if (!is_outline[c]) {
+			p++;
+			continue;
+		}
 		if (c == '"') {
 			p = skip_string(p, end);
 			continue;
@@ -40,7 +53,7 @@ static const uint8_t *skip_object(const uint8_t *p, const uint8_t *end)
 			if (depth == DEPTH_MAX)
 				return NULL;
 			closes[depth++] = c == '{' ? '}' : ']';
-		} else if (c == '}' || c == ']') {
+		} else {
 			if (closes[--depth] != c)
 				return NULL;
 			if (depth == 0)

@@ -34,6 +34,8 @@ struct rp_sink_consumer_ops {
 typedef void (*rp_sink_done_fn)(void *ctx, int status, const char *message, int64_t result);
 
 #define RP_SINK_STATUS_UNAVAILABLE 14
+/** Acknowledges that go together. */
+#define RP_SINK_ACKS_MAX 128
 
 /** No `done` comes from inside of the call that it was given to; it may be NULL. */
 struct rp_sink_host {
@@ -44,6 +46,9 @@ struct rp_sink_host {
 	/** What it had is offered to others. */
 	void (*close)(void *consumer);
 	void (*ack)(void *consumer, uint64_t idx, rp_sink_done_fn done, void *done_ctx);
+	/** So many at once, RP_SINK_ACKS_MAX at most; UNAVAILABLE: some were not. */
+	void (*acks)(void *consumer, const uint64_t *idx, unsigned count, rp_sink_done_fn done,
+		void *done_ctx);
 	/** To the dead letters of its queue; where it has none the queue keeps it. */
 	void (*reject)(void *consumer, uint64_t idx, rp_sink_done_fn done, void *done_ctx);
 	void (*send)(void *ctx, struct rp_span queue, struct rp_span tail, struct rp_span value,

@@ -490,6 +490,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_IMPAIR:
 		return RP_XCORE_NORMAL | RP_XCORE_ASKS;
 	case RP_XMSG_ACK:
+	case RP_XMSG_ACKS:
 	case RP_XMSG_CANCEL:
 	case RP_XMSG_FAIL:
 	case RP_XMSG_REJECT:

@@ -29,6 +29,9 @@ struct rte_mbuf;
 	                        id, revision = us left at node = ns; meta behind the tail */       \
 	X(ACK, R)            /* token, idx, uuid, flags; m = name, then the last output of a        \
 	                        process request. Answered by ANSWER */                             \
+	X(ACKS, R)           /* token, uuid, count of numbers: plain messages; m = name, then the   \
+	                        numbers, 8 bytes each. Answered by one ANSWER, flags = 1: count    \
+	                        went; not OK where one was not settled */                          \
 	X(CANCEL, R)         /* token, idx = of one process request, or 0: all with the tail; m =   \
 	                        name, tail. Answered by ANSWER */                                  \
 	X(FAIL, R)           /* token, idx, uuid; m = name: an output of that process request was   \
@@ -124,6 +127,9 @@ enum rp_xmsg_class {
 	RP_XMSG_CLASS_R, /**< ends or answers work: may use the reserve */
 };
 
+/** Numbers that one ACKS carries, and ACKS of one shard that are not answered. */
+#define RP_XMSG_ACKS_MAX 128
+#define RP_XMSG_ACKS_OPEN_MAX 64
 /** Packets that one message carries. */
 #define RP_XMSG_PACKETS_MAX 12
 

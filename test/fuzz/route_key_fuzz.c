@@ -100,7 +100,7 @@ static enum file file_queue_key(const struct segments *s)
 	if (s->count == 3 || (s->count == 4 && s->at[3].length == 0))
 		return REGISTRY;
 	if (consumer && (s->count == 5 || (s->count == 6 && s->at[5].length == 0)))
-		return is_uuid(s->at[4]) && !clickhouse ? REGISTRY : INVALID;
+		return is_uuid(s->at[4]) ? REGISTRY : INVALID;
 	if (consumer)
 		return s->count == 7 && is_uuid(s->at[4]) && !clickhouse && is_decimal(s->at[5]) &&
 				       is_segment(s->at[6])
@@ -127,6 +127,7 @@ static enum file file_of(const struct rp_route_key *k)
 		return STORED;
 	case RP_KEY_DISPATCHER:
 	case RP_KEY_CONSUMER:
+	case RP_KEY_SINK:
 		return REGISTRY;
 	case RP_KEY_PRODUCE:
 	case RP_KEY_DELIVERED:

@@ -75,6 +75,42 @@ def shown(node, source):
     return value, {q["name"]: q for q in value["queues"]}
 
 
+def route(node, source, queue):
+    import jsonschema  # pylint: disable=import-outside-toplevel
+    value = json.loads(node.ctl("route", "explain", queue, "-j"))
+    jsonschema.validate(value, json.loads((pathlib.Path(source) / "docs/schema/route_explain.schema.json").read_text()))
+    return value
+
+
+def explained(node, source, storage, peer=None):
+    """Its consumers have records, as those of other queues have, and `route explain` says who takes."""
+    uuid_text = "11111111-1111-4111-8111-111111111111"
+    key = f"/q/calc.who/c/{uuid_text}"
+    node.etcdctl("put", key, ";prefetch=3")
+    node.etcdctl("put", "/q/calc.who/p/a", "waits")
+    before = route(node, source, "calc.who")
+    assert (before["bus"], before["depth"], before["consumers_local"], before["places"]) == (storage, 1, 0, []), before
+    w = node.watch(key)
+    delivered = w.wait("waits")
+    me = str(json.loads(node.ctl("status", "-j"))["node"])
+    assert node.etcdctl("get", key).stdout.splitlines()[1] == f"{me};prefetch=3"
+    now = route(node, source, "calc.who")
+    assert (now["consumers_local"], now["depth"], now["in_flight"], now["dispatcher"]) == (1, 0, 1, "0"), now
+    assert [(p["node"], p["consumers"], [h["step"] for h in p["hops"]]) for p in now["places"]] == [
+        (me, 1, ["put", "take"])], now
+    if peer:
+        wait_until("the other node knows", 5, lambda: route(peer, source, "calc.who")["consumers_remote"] == 1)
+        # None of its shards has a queue of that name for it.
+        assert "calc.who" not in peer.ctl("queues", "-j") + node.ctl("queues", "-j")
+    assert f"rides on the message bus ({storage})" in node.ctl("route", "explain", "calc.who")
+    node.etcdctl("del", delivered)
+    w.stop()
+    node.watches.remove(w)
+    wait_until("the record goes with it", 10, lambda: not node.etcdctl("get", key).stdout)
+    if peer:
+        wait_until("everywhere", 5, lambda: not peer.etcdctl("get", key).stdout)
+
+
 def ours_to_theirs(redis, node):
     node.etcdctl("put", "/q/calc.sub/p/job-1", "9 4")
     job = Program(redis).take("msgbus.calc.sub")
@@ -144,11 +180,12 @@ def gone(redis, node, source):
     node.watches.remove(w)
 
 
-def two_nodes(redis, binaries, config):
+def two_nodes(redis, binaries, config, source):
     """Redis hands out: each message to one of two nodes; what a killed node held it gets again when it returns."""
     with Cluster(binaries, nodes=2, config=config) as c:
         c.join()
         a, b = c.nodes
+        explained(a, source, "redis", b)
         wa = a.watch("/q/calc.two/c/11111111-1111-4111-8111-111111111111")
         wb = b.watch("/q/calc.two/c/22222222-1111-4111-8111-111111111111")
         time.sleep(0.5)
@@ -190,7 +227,7 @@ def main():
             limits(redis, node)
             gone(redis, node, source)
             print(node.ctl("bus"))
-        two_nodes(redis, binaries, config)
+        two_nodes(redis, binaries, config, source)
     # Without a Redis the bus is the node's own.
     del config["store"]
     with Cluster(binaries, nodes=1, config=config) as c:
@@ -200,6 +237,7 @@ def main():
         node.etcdctl("put", "/q/calc.own/p/a", "mine")
         assert node.etcdctl("del", w.wait("mine")).stdout.strip() == "1"
         assert shown(node, source)[0]["storage"] == "memory"
+        explained(node, source, "memory")
     print("ok")
 
 

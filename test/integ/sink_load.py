@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages for the tests of sinks, and what these look at."""
+"""Messages for the tests of sinks, what these look at, and what is the same for both."""
 import json
-import sys
+import subprocess
 import time
 
-from cluster import skip
+from cluster import skip, wait_until
 
 try:
     import grpc
@@ -14,9 +14,10 @@ except ImportError:
 
 
 class Producer:
-    """Puts, many at once, as fast as wanted."""
+    """Puts of a test's own values, and loads of rows by the program sink_load."""
 
-    def __init__(self, node):
+    def __init__(self, node, program=None):
+        self.node, self.program = node, program
         self.kv = rpc_pb2_grpc.KVStub(grpc.insecure_channel(node.client))
 
     def call(self, queue, tail, value):
@@ -28,17 +29,18 @@ class Producer:
         for tail, value in items:
             self.call(queue, tail, value).result()
 
-    def flood(self, queue, first, count, rate, batch=50):
-        """Rows {"id": n, "text": ...} at that rate."""
-        begin = time.monotonic()
-        for n in range(first, first + count, batch):
-            delay = begin + (n - first) / rate - time.monotonic()
-            if delay > 0:
-                time.sleep(delay)
-            for call in [self.call(queue, f"r{i}", json.dumps({"id": i, "text": f"row {i}"}))
-                         for i in range(n, min(n + batch, first + count))]:
-                call.result()
-        return time.monotonic() - begin
+    def begin(self, queue, first, count, rate=0, rows=1, size=0):
+        return subprocess.Popen([self.program, self.node.client, queue, *map(str, (first, count, rate, rows, size))],
+                                stdout=subprocess.PIPE, text=True)
+
+    def end(self, process):
+        out, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, "a load failed"
+        return json.loads(out)
+
+    def flood(self, queue, first, count, rate=0, rows=1, size=0):
+        """Rows {"id": n, "text": ...} at that rate; how it went."""
+        return self.end(self.begin(queue, first, count, rate, rows, size))
 
 
 def depth(node, queue):
@@ -53,21 +55,54 @@ def resident_mib(node):
         return next(int(line.split()[1]) / 1024 for line in f if line.startswith("VmRSS"))
 
 
-def fill(address, queue, first, count, per, window=1000):
-    """As fast as it goes, with so many rows in a message and so many calls open."""
-    kv = rpc_pb2_grpc.KVStub(grpc.insecure_channel(address))
-    calls = []
-    for i in range(first, first + count, per):
-        value = "\n".join(json.dumps({"id": k, "text": f"row {k}"}) for k in range(i, i + per))
-        calls.append(kv.Put.future(rpc_pb2.PutRequest(key=f"/q/{queue}/p/r{i}".encode(), value=value.encode()),
-                                   timeout=60))
-        if len(calls) >= window:
-            for call in calls[:window // 2]:
-                call.result()
-            del calls[:window // 2]
-    for call in calls:
-        call.result()
+def away(node, producer, server, queue, rows, seconds, rate):
+    """The server is away under load: nothing is lost, nothing doubled, memory within limits. `rows` says how many rows
+    and how many different ones are in the table."""
+    producer.flood(queue, 0, rate, rate)
+    wait_until("the first rows", 30, lambda: rows() == (rate, rate))
+    wait_until("their acknowledges", 20, lambda: depth(node, queue) == 0)
+    before = resident_mib(node)
+    server.kill()
+    count = rate * seconds
+    took = producer.flood(queue, rate, count, rate)
+    grown = resident_mib(node) - before
+    limit = 64 + 2.5 * count * 1024 / (1 << 20)
+    print(f"away for {took['seconds']:.1f} s: {count} messages, {count / took['seconds']:.0f}/s, puts' p99 "
+          f"{took['p99_us']:.0f} us, {grown:.0f} MiB more (limit {limit:.0f})", flush=True)
+    assert took["seconds"] < 1.02 * seconds + 2, took
+    assert grown < limit
+    server.start()
+    begin, total = time.monotonic(), rate + count
+    wait_until("every row", 400, lambda: rows()[1] == total)
+    wait_until("all acknowledged", 60, lambda: depth(node, queue) == 0)
+    print(f"{total} rows {time.monotonic() - begin:.1f} s after it was back", flush=True)
+    assert rows() == (total, total), "rows are doubled"
+    return total
 
 
-if __name__ == "__main__":
-    fill(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))
+def other_queues(node, producer, server, queue, rows, first, pairs, rate, seconds=4):
+    """The p99 of another queue's puts while the sink's server is away, against while it is there, by turns, under the
+    same load. The ratios, sorted."""
+    ratios = []
+    for pair in range(pairs):
+        figures = {}
+        for there in (True, False) if pair % 2 == 0 else (False, True):
+            wait_until("nothing waits", 120, lambda: depth(node, queue) == 0)
+            if not there:
+                server.kill()
+            load = producer.begin(queue, first, rate * (seconds + 1), rate)
+            first += rate * (seconds + 1)
+            time.sleep(0.5)
+            figures[there] = producer.flood("bystander", 0, 200 * seconds, 200)["p99_us"]
+            producer.end(load)
+            node.ctl("queue", "purge", "bystander")
+            if not there:
+                server.start()
+        ratios.append(figures[False] / figures[True])
+        print(f"p99 of another queue: {figures[True]:.0f} us with the server there, {figures[False]:.0f} us without",
+              flush=True)
+    wait_until("every row", 120, lambda: rows() == (first, first))
+    ratios.sort()
+    print(f"p99 of another queue, away to there: {[round(r, 2) for r in ratios]}, median "
+          f"{ratios[len(ratios) // 2]:.2f}", flush=True)
+    return ratios

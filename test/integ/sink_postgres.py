@@ -1,16 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Queues and prefixes into a real PostgreSQL: sink_postgres.py BINARIES [long].
+"""Queues and prefixes into a real PostgreSQL: sink_postgres.py BINARIES SINK_LOAD [long].
 
-Upserts, values that can never go in, what passes another time, a server that is away under load, prefixes.
+Upserts, values that can never go in, what passes another time, several on their way at once, connections that are lost,
+a server that is away under load, prefixes. `long`: away for a minute under 5,000 messages/s, and what another queue
+notices of it.
 """
 import json
+import subprocess
 import sys
-import time
 
 from cluster import Cluster, wait_until
 from servers import Postgres
-from sink_load import Producer, depth, resident_mib
+from sink_load import Producer, away, depth, other_queues
 
 TABLES = """
 create table items (id int primary key, text text, n int default 7, at timestamptz default now(),
@@ -31,9 +33,10 @@ create function flake() returns trigger language plpgsql as $$ begin
     return new; end $$;
 create trigger flake before insert on flaky for each row execute function flake();
 create table load (id int primary key, text text);
+create table late (id int primary key, item int references items (id) deferrable initially deferred);
 """
 UPSERT = ("items=public.items:id; /q/odd=odd schema.odd \" table:Key,part; flaky=public.flaky:id;"
-          "later=public.later:id; load=public.load:id; /conf/=public.conf:name")
+          "late=public.late:id; later=public.later:id; load=public.load:id; /conf/=public.conf:name")
 
 
 def rows(pg, node, producer):
@@ -113,26 +116,83 @@ def prefix(pg, node, producer):
     node.ctl("dead-letters", "drop", "pg-dead")
 
 
-def away(pg, node, producer, seconds, rate):
-    producer.flood("load", 0, rate, rate)
-    before = resident_mib(node)
-    pg.kill()
-    count = rate * seconds
-    took = producer.flood("load", rate, count, rate)
-    grown = resident_mib(node) - before
-    limit = 64 + 2.5 * count * 1024 / (1 << 20)
-    print(f"away for {took:.1f} s: {count} messages, {grown:.0f} MiB more (limit {limit:.0f})")
-    assert grown < limit
-    pg.start()
-    begin = time.monotonic()
-    total = str(rate + count)
-    wait_until("every row", 400, lambda: pg.query("select count(*) from load") == total)
-    wait_until("all acknowledged", 30, lambda: depth(node, "load") == 0)
-    print(f"{total} values in the table {time.monotonic() - begin:.1f} s later")
+def held_back(pg, node, producer, table, items):
+    """What is put while the table is locked waits, and goes together when it is not any more."""
+    with subprocess.Popen([f"{pg.bin}/psql", "-XqAt", "-h", pg.dir, "-U", "postgres"], stdin=subprocess.PIPE,
+                          text=True) as psql:
+        psql.stdin.write(f"begin; lock table {table} in exclusive mode;\n")
+        psql.stdin.flush()
+        wait_until("the lock", 10, lambda: pg.query(
+            f"select count(*) from pg_locks where mode = 'ExclusiveLock' and relation = '{table}'::regclass") == "1")
+        producer.put(table, items)
+        wait_until("they wait", 10, lambda: depth(node, table) == len(items))
+        psql.stdin.write("commit;\n")
+        psql.stdin.close()
+        psql.wait(timeout=30)
+
+
+def together(pg, node, producer):
+    """Several on their way at once: each is a transaction, they stay in order over one that is tried again, and one
+    that can never go in takes no other with it."""
+    pg.query("delete from flaky; alter sequence tries restart; alter sequence steps restart")
+    before = node.stats("ringpost_postgres_")
+    good = [(f"g{i}", json.dumps({"id": i, "text": f"text {i}"})) for i in range(1, 41)]
+    never_in = [("n1", '{"id": "x"}'), ("n2", '{"id": null, "text": "no key"}'), ("n3", '{"id": 50, "what": 1}'),
+                ("n4", "{")]
+    flaky = [("f", '{"id": 41, "text": "flaky"}')]
+    items = good[:10] + never_in[:1] + good[10:20] + flaky + never_in[1:3] + good[20:30] + never_in[3:] + good[30:]
+    held_back(pg, node, producer, "flaky", items)
+    wait_until("all of them", 30, lambda: depth(node, "flaky") == 0 and pg.query("select count(*) from flaky") == "41")
+    wanted = ",".join(str(i) for i in [*range(1, 21), 41, *range(21, 41)])
+    assert pg.query("select string_agg(id::text, ',' order by step) from flaky") == wanted, "out of order"
+    assert pg.query("select count(distinct xmin::text) from flaky") == "41", "two in one transaction"
+    s = node.stats("ringpost_postgres_")
+    assert s["postgres_values"] - before["postgres_values"] == 41, s
+    assert s["postgres_refused"] - before["postgres_refused"] == 4, s
+    assert s["postgres_retries"] - before["postgres_retries"] == 2, s
+    wait_until("letters", 10, lambda: depth(node, "pg-dead") == 4)
+    node.ctl("dead-letters", "drop", "pg-dead")
+
+
+def at_commit(pg, node, producer):
+    """A constraint that is looked at when the transaction ends: of one alone, and of one among others."""
+    producer.put("late", [("alone", '{"id": 1, "item": 777}')])
+    wait_until("a letter", 10, lambda: depth(node, "pg-dead") == 1 and depth(node, "late") == 0)
+    held_back(pg, node, producer, "late",
+              [("a", '{"id": 2, "item": 1}'), ("b", '{"id": 3, "item": 778}'), ("c", '{"id": 4, "item": 1}'),
+               ("d", '{"id": 5, "item": 779}'), ("e", '{"id": 6, "item": 2}')])
+    wait_until("the good ones", 20, lambda: pg.query("select string_agg(id::text, ',' order by id) from late") == "2,4,6")
+    wait_until("letters", 10, lambda: depth(node, "pg-dead") == 3 and depth(node, "late") == 0)
+    node.ctl("dead-letters", "drop", "pg-dead")
+
+
+def cut(pg, node, producer):
+    """Connections that end while values are on them: they go again, in order, and are there once."""
+    flood = producer.begin("load", 0, 4000, 2000)
+    for _ in range(3):
+        wait_until("it is at work", 10, lambda: depth(node, "load") > 0 or flood.poll() is not None)
+        pg.query("select count(pg_terminate_backend(pid)) from pg_stat_activity where pid <> pg_backend_pid()")
+        wait_until("it is back", 20, lambda: depth(node, "load") == 0)
+    producer.end(flood)
+    wait_until("all of them", 30, lambda: pg.query("select count(*) from load") == "4000" and depth(node, "load") == 0)
+    pg.query("delete from load")
+
+
+def node_ends(pg, binaries, program):
+    """The node that writes ends under load: the other one goes on, and each value is there once."""
+    config = {"postgres": json.dumps({"url": pg.url, "upsert": "load=public.load:id"})}
+    pg.query("truncate load")
+    with Cluster(binaries, nodes=2, config=config) as c:
+        c.join()
+        writer, other = c.nodes
+        Producer(writer, program).flood("load", 0, 6000)
+        writer.stop()
+        wait_until("all of them", 60, lambda: pg.query("select count(*) from load") == "6000")
+        wait_until("all acknowledged", 30, lambda: depth(other, "load") == 0)
 
 
 def main():
-    binaries, long = sys.argv[1], "long" in sys.argv[2:]
+    binaries, program, long = sys.argv[1], sys.argv[2], "long" in sys.argv[3:]
     with Postgres() as pg:
         pg.query(TABLES)
         config = {
@@ -144,22 +204,29 @@ def main():
         with Cluster(binaries, nodes=1, config=config) as c:
             node = c.nodes[0]
             wait_until("the node is ready", 30, node.ready)
-            producer = Producer(node)
+            producer = Producer(node, program)
             rows(pg, node, producer)
             never(pg, node, producer, True)
             grows(pg, node, producer)
             passes(pg, node, producer)
             prefix(pg, node, producer)
+            together(pg, node, producer)
+            at_commit(pg, node, producer)
+            cut(pg, node, producer)
+
+            def loaded():
+                return tuple(map(int, pg.query("select count(*), count(distinct id) from load").split("|")))
+            total = away(node, producer, pg, "load", loaded, *((60, 5000) if long else (3, 1000)))
             if long:
-                away(pg, node, producer, 60, 5000)
-            else:
-                away(pg, node, producer, 3, 1000)
+                ratios = other_queues(node, producer, pg, "load", loaded, total, 5, 5000)
+                assert ratios[2] <= 1.2, "another queue notices it"
         config["postgres"] = json.dumps({"url": pg.url, "upsert": UPSERT})
         with Cluster(binaries, nodes=1, config=config) as c:
             node = c.nodes[0]
             wait_until("the node is ready", 30, node.ready)
             pg.query("delete from items where id >= 100")
             never(pg, node, Producer(node), False)
+        node_ends(pg, binaries, program)
     print("ok")
 
 

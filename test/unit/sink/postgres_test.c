@@ -65,6 +65,7 @@ static enum pg_shape statement(const char *value, char **sql, char **json)
 	shape = pg_statement(
 		&e, (struct rp_span){(const uint8_t *)value, strlen(value)}, sql, json, error);
 	assert_true((shape == PG_SHAPE_OK || shape == PG_SHAPE_EMPTY) == (error[0] == '\0'));
+	pg_statement_forget(&e);
 	return shape;
 }
 
@@ -92,6 +93,35 @@ static void statements(void **state)
 	assert_int_equal(statement("5", &sql, &json), PG_SHAPE_BAD);
 	assert_int_equal(statement("[1]", &sql, &json), PG_SHAPE_BAD);
 	assert_int_equal(statement("x", &sql, &json), PG_SHAPE_BAD);
+}
+
+/* What was known for the last value is taken for those with the same fields only. */
+static void statements_follow_the_fields(void **state)
+{
+	static const struct {
+		const char *value, *columns;
+	} cases[] = {
+		{"{\"id\":1}", "(\"id\") select"},
+		{"{\"id\":2}", "(\"id\") select"},
+		{"{\"id\":1,\"a\\\"b\":2}", "(\"id\",\"a\"\"b\") select"},
+		{"{\"a\\\"b\":2,\"id\":1}", "(\"a\"\"b\",\"id\") select"},
+		{"{\"id\":3}", "(\"id\") select"},
+		{"[{\"id\":3},{\"a\\\"b\":1}]", "(\"id\",\"a\"\"b\") select"},
+	};
+	struct pg_entry e = {.spec = {.table = "\"s\".\"t\"", .key = {"id"}, .key_count = 1},
+		.columns = columns,
+		.column_count = 2};
+	char error[PG_ERROR_SIZE], *sql, *json;
+
+	for (size_t i = 0; i < RP_ARRAY_SIZE(cases); i++) {
+		struct rp_span value = {(const uint8_t *)cases[i].value, strlen(cases[i].value)};
+
+		assert_int_equal(pg_statement(&e, value, &sql, &json, error), PG_SHAPE_OK);
+		assert_non_null(strstr(sql, cases[i].columns));
+		free(sql);
+		free(json);
+	}
+	pg_statement_forget(&e);
 }
 
 static void errors(void **state)
@@ -132,6 +162,7 @@ int main(void)
 		cmocka_unit_test(entries),
 		cmocka_unit_test(entries_that_are_none),
 		cmocka_unit_test(statements),
+		cmocka_unit_test(statements_follow_the_fields),
 		cmocka_unit_test(errors),
 		cmocka_unit_test(tails_of_keys),
 		cmocka_unit_test(back_off),
