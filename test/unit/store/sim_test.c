@@ -6,7 +6,8 @@
  *
  * What must hold: each (id, destination) that was taken comes once, or its time was over and its
  * sender was told; an answer comes once, in order; while both queues have some, neither waits for
- * more than a few turns of the other.
+ * more than a few turns of the other; get and run know only what is not over; local messages come
+ * once, in order.
  */
 
 #include "rig.h"
@@ -28,6 +29,7 @@ struct sim {
 	struct rig r;
 	struct rp_rand rand;
 	unsigned forwarded, expected, forwards, replies_sent, replies, expired_calls;
+	unsigned locals_sent, locals, locals_wanted;
 	unsigned since_forward, since_reply; /* turns of the other while there were some */
 	unsigned waiting;		     /* for queued */
 	uint8_t seen[MESSAGES][4];
@@ -128,19 +130,66 @@ static void reply(struct sim *s)
 
 static void run(struct sim *s)
 {
-	struct rp_bus_message *m = rig_message(&s->r, "run", 60000);
+	uint64_t ttl = 1 + rp_rand_below(&s->rand, 400);
+	struct rp_bus_message *m = rig_message(&s->r, "run", ttl);
+	bool over = rp_rand_below(&s->rand, 4) == 0;
 	enum rp_store_status status;
 
+	if (over)
+		s->r.wall_ms += ttl;
 	rp_store_run(s->r.s, m, on_plain, &status);
 	rig_pass(&s->r, 0);
-	assert_int_equal(status, RP_STORE_OK);
+	assert_int_equal(status, over ? RP_STORE_EXPIRED : RP_STORE_OK);
+	s->expired_calls += over;
 	assert_true(length(s, "msgbus.calc.add") <= s->r.config.commands_max);
 	rp_bus_message_free(m);
 }
 
+/* Of what was ever forwarded: it is there for as long as it lives, whether it was taken or not. */
+static void get(struct sim *s)
+{
+	struct outcome o = {0};
+	bool lives;
+	unsigned n;
+	char id[16];
+
+	if (s->forwarded == 0)
+		return;
+	n = (unsigned)rp_rand_below(&s->rand, s->forwarded);
+	snprintf(id, sizeof(id), "m%u", n);
+	lives = s->r.wall_ms < s->end_ms[n];
+	assert_int_equal(rig_get(&s->r, id, &o), lives ? RP_STORE_OK : RP_STORE_NONE);
+	if (lives)
+		assert_string_equal(o.message->id, id);
+	outcome_clear(&o);
+}
+
+static void on_local(void *ctx, const struct rp_store_result *r)
+{
+	struct sim *s = ctx;
+
+	assert_int_equal(r->status, RP_STORE_OK);
+	assert_int_equal(atoi(r->message->id + 1), s->locals);
+	s->locals++;
+	s->locals_wanted--;
+}
+
+static void local(struct sim *s)
+{
+	char json[64];
+
+	if (rp_rand_below(&s->rand, 2) == 0) {
+		snprintf(json, sizeof(json), "{\"uid\":\"l%u\",\"cmd\":\"a\"}", s->locals_sent++);
+		assert_int_equal(rig_push(&s->r, RP_STORE_LOCAL, json, 0), RP_STORE_OK);
+	} else if (s->locals_wanted < 8) {
+		s->locals_wanted++;
+		rp_store_local(s->r.s, on_local, s);
+	}
+}
+
 static void step(struct sim *s, unsigned flood)
 {
-	uint64_t what = rp_rand_below(&s->rand, 12);
+	uint64_t what = rp_rand_below(&s->rand, 14);
 
 	s->turn_ms = s->r.wall_ms;
 	if (what < 2 || (flood == 1 && what < 6))
@@ -151,6 +200,10 @@ static void step(struct sim *s, unsigned flood)
 		run(s);
 	else if (what == 7)
 		s->r.wall_ms += rp_rand_below(&s->rand, 200);
+	else if (what == 12)
+		get(s);
+	else if (what == 13)
+		local(s);
 	else if (s->waiting < 8) {
 		s->waiting++;
 		rp_store_queued(s->r.s, on_queued, s);
@@ -176,8 +229,12 @@ static void finish(struct sim *s)
 	s->turn_ms = s->r.wall_ms;
 	for (unsigned i = 0; i < 20000; i++) {
 		if (s->forwards + c->forwards_expired_dropped == s->expected &&
-			s->replies == s->replies_sent)
+			s->replies == s->replies_sent && s->locals == s->locals_sent)
 			break;
+		if (s->locals_wanted < 8 && s->locals < s->locals_sent) {
+			s->locals_wanted++;
+			rp_store_local(s->r.s, on_local, s);
+		}
 		if (s->waiting < 8) {
 			s->waiting++;
 			rp_store_queued(s->r.s, on_queued, s);
@@ -186,6 +243,7 @@ static void finish(struct sim *s)
 	}
 	assert_int_equal(s->forwards + c->forwards_expired_dropped, s->expected);
 	assert_int_equal(s->replies, s->replies_sent);
+	assert_int_equal(s->locals, s->locals_sent);
 	assert_int_equal(c->refused_expired, s->expired_calls);
 	for (unsigned i = 0; i < 50 && c->senders_told < c->forwards_expired_dropped; i++)
 		rp_loop_run_once(s->r.loop, 0);
