@@ -15,16 +15,13 @@
 #include <shard/shard.h>
 
 #include "load_priv.h"
+#include "rest_priv.h"
 
 #define BURST 32
 /** Messages of the rings in one turn. */
 #define XMSG_BUDGET 64
 /** Bursts that one port may bring in one turn, before the others have theirs. */
 #define RX_BURSTS_MAX 4
-/** Longest sleep of an adaptive shard that polls a port: nothing rings when a frame comes. */
-#define SLEEP_NS_POLLED (20 * RP_NS_PER_US)
-/** Longest sleep of one that does not: rings and sockets wake it, timers are in its deadline. */
-#define SLEEP_NS_MAX (100 * RP_NS_PER_MS)
 /** Floor of retransmission towards appliances, and how long a loop gap is remembered. */
 #define RTO_FLOOR_NS (5 * RP_NS_PER_MS)
 #define RTO_FLOOR_NS_MAX (200 * RP_NS_PER_MS)
@@ -309,16 +306,22 @@ static uint64_t wake_at(const struct rp_shard *s)
 	return at;
 }
 
+static bool is_full(const struct rp_shard *s)
+{
+	for (uint32_t p = 0; p < s->port_count; p++)
+		if (s->ports[p] && rp_port_tx_room(s->ports[p]) < RP_PORT_TX_PENDING_MAX)
+			return true;
+	return false;
+}
+
 static void rest(struct rp_shard *s, uint64_t now_ns)
 {
-	uint64_t at = wake_at(s);
-	uint64_t most_ns = s->polls ? SLEEP_NS_POLLED : SLEEP_NS_MAX, sleep_ns;
+	uint64_t sleep_ns = shard_rest_ns(wake_at(s), now_ns, s->polls, is_full(s));
 	struct pollfd fds[2] = {{.fd = rp_xcore_fd(s->end), .events = POLLIN}};
 	struct timespec ts;
 
-	if (at <= now_ns || (s->ktcp && rp_ktcp_pending(s->ktcp)))
+	if (sleep_ns == 0 || (s->ktcp && rp_ktcp_pending(s->ktcp)))
 		return;
-	sleep_ns = RP_MIN(at - now_ns, most_ns);
 	if (s->ktcp)
 		fds[1] = (struct pollfd){.fd = rp_ktcp_fd(s->ktcp), .events = POLLIN};
 	if (!rp_xcore_sleep_begin(s->end))
