@@ -91,7 +91,7 @@ void end_consume(struct end *e, const char *queue)
 	struct rp_xmsg m = {.type = RP_XMSG_CONSUMER_OPEN, .token = e->consumers + 1};
 
 	uuid_of(m.token, m.uuid);
-	snprintf(e->names[e->consumers++], sizeof(e->names[0]), "%s", queue);
+	e->consumers++;
 	tell_text(e, &m, queue, fields, sizeof(fields) - 1);
 }
 
@@ -120,8 +120,8 @@ static void on_claimed(struct end *e, const struct rp_xmsg *claimed)
 
 static void on_delivery(struct end *e, const struct rp_xmsg *d)
 {
-	struct rp_xmsg accepted = {.type = RP_XMSG_ACCEPTED, .token = d->token, .idx = d->idx};
-	struct rp_xmsg ack = {.type = RP_XMSG_ACK, .token = d->token, .idx = d->idx};
+	const struct rp_xmsg ack = {
+		.type = RP_XMSG_ACKED, .token = d->token, .node = d->token, .idx = d->idx};
 	uint32_t length = d->m->pkt_len - d->tail_length;
 
 	e->received++;
@@ -130,9 +130,7 @@ static void on_delivery(struct end *e, const struct rp_xmsg *d)
 	else if (d->m->data_len >= d->tail_length + RP_MIN(length, 64u))
 		e->ops->message(e, rte_pktmbuf_mtod_offset(d->m, const uint8_t *, d->tail_length),
 			length, e->now_ns);
-	tell(e, &accepted);
-	uuid_of(ack.token, ack.uuid);
-	tell_text(e, &ack, e->names[d->token - 1], NULL, 0);
+	tell(e, &ack);
 }
 
 static void on_answer(struct end *e, const struct rp_xmsg *a)
@@ -356,11 +354,9 @@ int end_begin(struct perf_run *r, const struct end_ops *ops, uint64_t now_ns)
 	struct end *e = calloc(1, sizeof(*e));
 
 	r->state = e;
-	if (e) {
+	if (e)
 		e->box = calloc(BOX_SLOTS, sizeof(*e->box));
-		e->names = calloc(END_QUEUES_MAX, sizeof(*e->names));
-	}
-	if (!c || !e || !e->box || !e->names) {
+	if (!c || !e || !e->box) {
 		free(c);
 		r->why = "no memory";
 		return -ENOMEM;
@@ -395,7 +391,6 @@ void end_end(struct perf_run *r, uint64_t now_ns)
 		drain(e);
 	rp_engine_destroy(e->engine);
 	free(e->mode);
-	free(e->names);
 	free(e->box);
 	free(e);
 	r->state = NULL;

@@ -48,8 +48,7 @@ struct end {
 	/* What the engine said, until the turn is over: its callbacks may not call back. */
 	struct rp_xmsg *box;
 	unsigned box_head, box_tail;
-	char (*names)[32]; /**< of the queues consumed here */
-	void *mode;	   /**< the mode's own */
+	void *mode; /**< the mode's own */
 };
 
 /** 0 or -errno with run->why. */

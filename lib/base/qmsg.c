@@ -35,8 +35,9 @@ const char *rp_qmsg_type_name(enum rp_qmsg_type type)
 	return (unsigned)type < RP_QMSG_TYPE_COUNT ? names[type] : "?";
 }
 
-/* CRC32C (Castagnoli), reflected, a nibble at a time: names are short and hashed once a call. */
-uint32_t rp_queue_hash(const void *name, size_t length)
+/* CRC32C (Castagnoli), reflected, a nibble at a time, where the processor has no instruction for
+ * it. */
+uint32_t rp_queue_hash_portable(const void *name, size_t length)
 {
 	static const uint32_t table[16] = {
 		0x00000000,

@@ -210,8 +210,39 @@ static inline bool rp_uuid_is_zero(const uint8_t uuid[RP_UUID_BYTES])
 	return memcmp(uuid, zero, RP_UUID_BYTES) == 0;
 }
 
+/** What rp_queue_hash() is, for any processor. */
+uint32_t rp_queue_hash_portable(const void *name, size_t length);
+
 /** CRC32C of a queue's name: the same on every node. Picks the shard and the link. */
-uint32_t rp_queue_hash(const void *name, size_t length);
+static inline uint32_t rp_queue_hash(const void *name, size_t length)
+{
+#ifdef __SSE4_2__
+	const uint8_t *p = name;
+	uint64_t crc = 0xffffffff, eight;
+	uint32_t four;
+	uint16_t two;
+
+	for (; length >= sizeof(eight); length -= sizeof(eight), p += sizeof(eight)) {
+		memcpy(&eight, p, sizeof(eight));
+		crc = __builtin_ia32_crc32di(crc, eight);
+	}
+	if (length & 4) {
+		memcpy(&four, p, sizeof(four));
+		crc = __builtin_ia32_crc32si((uint32_t)crc, four);
+		p += sizeof(four);
+	}
+	if (length & 2) {
+		memcpy(&two, p, sizeof(two));
+		crc = __builtin_ia32_crc32hi((uint32_t)crc, two);
+		p += sizeof(two);
+	}
+	if (length & 1)
+		crc = __builtin_ia32_crc32qi((uint32_t)crc, *p);
+	return ~(uint32_t)crc;
+#else
+	return rp_queue_hash_portable(name, length);
+#endif
+}
 
 /** (hash * n) >> 32: shard of n shards, or link of n links. */
 static inline uint32_t rp_hash_pick(uint32_t hash, uint32_t n)

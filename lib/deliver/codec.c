@@ -46,81 +46,147 @@ static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra,
 	return f;
 }
 
-static void process_write(struct rp_writer *w, const struct rp_qmsg_process *p)
+/*
+ * Fields are written and read without a check at each of them: all of them fit where they are
+ * written, and before they are read it is known that they are there.
+ */
+#define X(bit, name, bytes) +(bytes)
+#define FIELDS_BYTES_MAX (0 DL_FIELDS(X))
+_Static_assert(FIELDS_BYTES_MAX + RP_NAME_BYTES_MAX <= RP_FRAME_FIELDS_BYTES_MAX, "all fit");
+
+/* What the fields take; of the name only its length. */
+static uint32_t fields_bytes(uint16_t f)
 {
-	rp_write_le64(w, p->request);
-	rp_write_le64(w, p->left_us);
-	rp_write_le16(w, p->meta_length);
-	rp_write_u8(w, p->kind);
-	rp_write_u8(w, p->priority);
-	rp_write_u8(w, p->flags);
+	/* What most messages have is known without a sum. */
+	if (f == (DL_FIELD_PRODUCER | DL_FIELD_TAIL | DL_FIELD_TOTAL))
+		return 24 + 1 + 4;
+#undef X
+#define X(bit, name, bytes) +(f >> bit & 1) * (bytes)
+	return (uint32_t)(0 DL_FIELDS(X));
+#undef X
 }
 
-static void process_read(struct rp_reader *r, struct rp_qmsg_process *p)
+static void put_u8(uint8_t **p, uint8_t v)
 {
-	p->request = rp_read_le64(r);
-	p->left_us = rp_read_le64(r);
-	p->meta_length = rp_read_le16(r);
-	p->kind = rp_read_u8(r);
-	p->priority = rp_read_u8(r);
-	p->flags = rp_read_u8(r);
-	if (p->kind == RP_PROCESS_PLAIN || p->kind >= RP_PROCESS_KIND_COUNT || p->priority > 9 ||
-		p->meta_length > RP_QMSG_META_BYTES_MAX)
-		r->bad = true;
+	*(*p)++ = v;
 }
 
-static void fields_write(
-	struct rp_writer *w, uint16_t f, const struct rp_qmsg *m, const struct dl_extra *extra)
+static void put_bytes(uint8_t **p, const void *v, size_t n)
+{
+	memcpy(*p, v, n);
+	*p += n;
+}
+
+static void put_le32(uint8_t **p, uint32_t v)
+{
+	put_bytes(p, &v, sizeof(v));
+}
+
+static void put_le64(uint8_t **p, uint64_t v)
+{
+	put_bytes(p, &v, sizeof(v));
+}
+
+static uint8_t take_u8(const uint8_t **p)
+{
+	return *(*p)++;
+}
+
+static uint32_t take_le32(const uint8_t **p)
+{
+	uint32_t v;
+
+	memcpy(&v, *p, sizeof(v));
+	*p += sizeof(v);
+	return v;
+}
+
+static uint64_t take_le64(const uint8_t **p)
+{
+	uint64_t v;
+
+	memcpy(&v, *p, sizeof(v));
+	*p += sizeof(v);
+	return v;
+}
+
+static void process_write(uint8_t **at, const struct rp_qmsg_process *p)
+{
+	put_le64(at, p->request);
+	put_le64(at, p->left_us);
+	put_bytes(at, &p->meta_length, sizeof(p->meta_length));
+	put_u8(at, p->kind);
+	put_u8(at, p->priority);
+	put_u8(at, p->flags);
+}
+
+static bool process_read(const uint8_t **at, struct rp_qmsg_process *p)
+{
+	p->request = take_le64(at);
+	p->left_us = take_le64(at);
+	memcpy(&p->meta_length, *at, sizeof(p->meta_length));
+	*at += sizeof(p->meta_length);
+	p->kind = take_u8(at);
+	p->priority = take_u8(at);
+	p->flags = take_u8(at);
+	return p->kind != RP_PROCESS_PLAIN && p->kind < RP_PROCESS_KIND_COUNT && p->priority <= 9 &&
+	       p->meta_length <= RP_QMSG_META_BYTES_MAX;
+}
+
+/* Where they end. */
+static uint8_t *fields_write(
+	uint8_t *at, uint16_t f, const struct rp_qmsg *m, const struct dl_extra *extra)
 {
 	if (f & DL_FIELD_IDX)
-		rp_write_le64(w, m->idx);
+		put_le64(&at, m->idx);
 	if (f & DL_FIELD_ALLOC)
-		rp_write_le64(w, m->alloc_node);
+		put_le64(&at, m->alloc_node);
 	if (f & DL_FIELD_UUID)
-		rp_write_bytes(w, m->uuid, RP_UUID_BYTES);
+		put_bytes(&at, m->uuid, RP_UUID_BYTES);
 	if (f & DL_FIELD_PRODUCER) {
-		rp_write_le64(w, m->producer_node);
-		rp_write_le64(w, m->producer_boot);
-		rp_write_le64(w, m->producer_seq);
+		put_le64(&at, m->producer_node);
+		put_le64(&at, m->producer_boot);
+		put_le64(&at, m->producer_seq);
 	}
 	if (f & DL_FIELD_TOKEN)
-		rp_write_le64(w, m->token);
+		put_le64(&at, m->token);
 	if (f & DL_FIELD_REVISION)
-		rp_write_le64(w, m->mod_revision);
+		put_le64(&at, m->mod_revision);
 	if (f & DL_FIELD_ATTEMPT)
-		rp_write_le32(w, m->attempt);
+		put_le32(&at, m->attempt);
 	if (f & DL_FIELD_COUNT)
-		rp_write_le32(w, m->count);
+		put_le32(&at, m->count);
 	if (f & DL_FIELD_STATUS)
-		rp_write_u8(w, (uint8_t)m->status);
+		put_u8(&at, (uint8_t)m->status);
 	if (f & DL_FIELD_TAIL)
-		rp_write_u8(w, (uint8_t)m->tail_length);
+		put_u8(&at, (uint8_t)m->tail_length);
 	if (f & DL_FIELD_TOTAL)
-		rp_write_le32(w, extra->total);
+		put_le32(&at, extra->total);
 	if (f & DL_FIELD_SEQ) {
-		rp_write_u8(w, extra->seq_shard);
-		rp_write_le32(w, extra->seq);
+		put_u8(&at, extra->seq_shard);
+		put_le32(&at, extra->seq);
 	}
 	if (f & DL_FIELD_NAME) {
-		rp_write_u8(w, (uint8_t)m->name_length);
-		rp_write_bytes(w, m->name, m->name_length);
+		put_u8(&at, (uint8_t)m->name_length);
+		put_bytes(&at, m->name, m->name_length);
 	}
 	if (f & DL_FIELD_HOLDER) {
-		rp_write_le64(w, m->holder_node);
-		rp_write_le64(w, m->holder_life);
+		put_le64(&at, m->holder_node);
+		put_le64(&at, m->holder_life);
 	}
 	if (f & DL_FIELD_AGE) {
-		rp_write_le64(w, m->age_us);
-		rp_write_le32(w, m->deliveries);
+		put_le64(&at, m->age_us);
+		put_le32(&at, m->deliveries);
 	}
 	if (f & DL_FIELD_PROCESS)
-		process_write(w, &m->process);
+		process_write(&at, &m->process);
+	return at;
 }
 
 uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
 	const struct dl_extra *extra, bool with_name, uint8_t *out)
 {
-	struct rp_writer w = rp_writer_of(out + RP_FRAME_HEADER_BYTES, RP_FRAME_FIELDS_BYTES_MAX);
+	const uint8_t *end;
 	uint32_t n;
 
 	RP_ASSERT(m->tail_length <= RP_TAIL_BYTES_MAX && m->name_length <= RP_NAME_BYTES_MAX);
@@ -130,28 +196,34 @@ uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
 	header->fields = fields_of(m, extra, with_name);
 	header->epoch = m->epoch;
 	header->dispatcher = m->dispatcher;
-	fields_write(&w, header->fields, m, extra);
-	RP_ASSERT(!w.bad);
-	n = (uint32_t)(w.pos - out) - RP_FRAME_HEADER_BYTES;
+	end = fields_write(out + RP_FRAME_HEADER_BYTES, header->fields, m, extra);
+	n = (uint32_t)(end - out) - RP_FRAME_HEADER_BYTES;
 	header->length += n;
 	rp_frame_header_write(header, out);
 	return RP_FRAME_HEADER_BYTES + n;
 }
 
-static void read_name(struct rp_reader *r, struct rp_qmsg *m)
+static bool last_fields_read(const uint8_t **at, uint16_t f, struct rp_qmsg *m)
 {
-	m->name_length = rp_read_u8(r);
-	m->name = rp_read_bytes(r, m->name_length);
-	if (m->name_length == 0)
-		r->bad = true;
+	if (f & DL_FIELD_HOLDER) {
+		m->holder_node = take_le64(at);
+		m->holder_life = take_le64(at);
+	}
+	if (f & DL_FIELD_AGE) {
+		m->age_us = take_le64(at);
+		m->deliveries = take_le32(at);
+	}
+	return !(f & DL_FIELD_PROCESS) || process_read(at, &m->process);
 }
 
 bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct rp_qmsg *m,
 	struct dl_extra *extra)
 {
 	uint16_t f = header->fields;
-	const uint8_t *uuid;
-	uint8_t status;
+	uint32_t need = fields_bytes(f);
+	const uint8_t *at = r->pos;
+	uint8_t status = 0;
+	bool good;
 
 	*m = (struct rp_qmsg){
 		.type = dl_qmsg_type(header->type),
@@ -163,43 +235,50 @@ bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct
 		.has_total = f & DL_FIELD_TOTAL,
 		.has_seq = f & DL_FIELD_SEQ,
 	};
-	m->idx = f & DL_FIELD_IDX ? rp_read_le64(r) : 0;
-	m->alloc_node = f & DL_FIELD_ALLOC ? rp_read_le64(r) : 0;
+	if (r->bad || rp_reader_left(r) < need)
+		return false;
+	if (f & DL_FIELD_IDX)
+		m->idx = take_le64(&at);
+	if (f & DL_FIELD_ALLOC)
+		m->alloc_node = take_le64(&at);
 	if (f & DL_FIELD_UUID) {
-		uuid = rp_read_bytes(r, RP_UUID_BYTES);
-		if (uuid)
-			memcpy(m->uuid, uuid, RP_UUID_BYTES);
+		memcpy(m->uuid, at, RP_UUID_BYTES);
+		at += RP_UUID_BYTES;
 	}
 	if (f & DL_FIELD_PRODUCER) {
-		m->producer_node = rp_read_le64(r);
-		m->producer_boot = rp_read_le64(r);
-		m->producer_seq = rp_read_le64(r);
+		m->producer_node = take_le64(&at);
+		m->producer_boot = take_le64(&at);
+		m->producer_seq = take_le64(&at);
 	}
-	m->token = f & DL_FIELD_TOKEN ? rp_read_le64(r) : 0;
-	m->mod_revision = f & DL_FIELD_REVISION ? rp_read_le64(r) : 0;
-	m->attempt = f & DL_FIELD_ATTEMPT ? rp_read_le32(r) : 0;
-	m->count = f & DL_FIELD_COUNT ? rp_read_le32(r) : 0;
-	status = f & DL_FIELD_STATUS ? rp_read_u8(r) : 0;
-	m->tail_length = f & DL_FIELD_TAIL ? rp_read_u8(r) : 0;
-	extra->total = f & DL_FIELD_TOTAL ? rp_read_le32(r) : 0;
+	if (f & DL_FIELD_TOKEN)
+		m->token = take_le64(&at);
+	if (f & DL_FIELD_REVISION)
+		m->mod_revision = take_le64(&at);
+	if (f & DL_FIELD_ATTEMPT)
+		m->attempt = take_le32(&at);
+	if (f & DL_FIELD_COUNT)
+		m->count = take_le32(&at);
+	if (f & DL_FIELD_STATUS)
+		status = take_u8(&at);
+	if (f & DL_FIELD_TAIL)
+		m->tail_length = take_u8(&at);
+	if (f & DL_FIELD_TOTAL)
+		extra->total = take_le32(&at);
 	if (f & DL_FIELD_SEQ) {
-		extra->seq_shard = rp_read_u8(r);
-		extra->seq = rp_read_le32(r);
+		extra->seq_shard = take_u8(&at);
+		extra->seq = take_le32(&at);
 	}
-	if (f & DL_FIELD_NAME)
-		read_name(r, m);
-	if (f & DL_FIELD_HOLDER) {
-		m->holder_node = rp_read_le64(r);
-		m->holder_life = rp_read_le64(r);
+	if (f & DL_FIELD_NAME) {
+		m->name_length = take_u8(&at);
+		if (m->name_length == 0 || rp_reader_left(r) < need + m->name_length)
+			return false;
+		m->name = at;
+		at += m->name_length;
 	}
-	if (f & DL_FIELD_AGE) {
-		m->age_us = rp_read_le64(r);
-		m->deliveries = rp_read_le32(r);
-	}
-	if (f & DL_FIELD_PROCESS)
-		process_read(r, &m->process);
+	good = last_fields_read(&at, f, m);
+	r->pos = at;
 	m->status = status < RP_QSTATUS_COUNT ? (enum rp_qstatus)status : RP_Q_INVALID;
-	return !r->bad && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&
+	return good && (f & ~DL_FIELD_ALL) == 0 && status < RP_QSTATUS_COUNT &&
 	       rp_qmsg_head_bytes(m) <= extra->total && m->type != RP_QMSG_TYPE_COUNT;
 }
 

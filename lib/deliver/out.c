@@ -144,6 +144,19 @@ struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint3
 	return frame;
 }
 
+static uint32_t head_encode(const struct rp_deliver *d, const struct dl_msg *m,
+	struct rp_frame_header *h, const struct dl_extra *extra, bool with_name, uint8_t *head)
+{
+	struct rp_qmsg q;
+
+	if (!m->q.process.kind)
+		return dl_encode(h, &m->q, extra, with_name, head);
+	q = m->q;
+	/* The time in which it waited here is taken off as well. */
+	q.process.left_us = rp_process_left_us(q.process.left_us, q.process.left_ns, d->now_ns);
+	return dl_encode(h, &q, extra, with_name, head);
+}
+
 struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
 	struct rp_frame_header *h, struct dl_cursor *cursor, bool *started, uint32_t n,
 	const struct dl_extra *extra, bool with_name)
@@ -159,13 +172,7 @@ struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
 	h->flags = n < c.left ? RP_FRAME_MORE : 0;
 	h->length = n;
 	if (!*started) {
-		struct rp_qmsg q = m->q;
-
-		/* The time in which it waited here is taken off as well. */
-		if (q.process.kind)
-			q.process.left_us =
-				rp_process_left_us(q.process.left_us, q.process.left_ns, d->now_ns);
-		head_length = dl_encode(h, &q, extra, with_name, head);
+		head_length = head_encode(d, m, h, extra, with_name, head);
 	} else {
 		h->type = dl_frame_type(m->q.type);
 		h->flags |= RP_FRAME_CONT;

@@ -620,6 +620,7 @@ void rp_control_on_xmsg(
 	case RP_XMSG_CONSUMER_OPEN:
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:
+	case RP_XMSG_ACKED:
 	case RP_XMSG_RETURNED:
 	case RP_XMSG_SET_RECORD:
 	case RP_XMSG_SET_CONSUMER:

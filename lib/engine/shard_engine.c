@@ -262,6 +262,19 @@ static struct rp_span rest_of(const struct rp_xmsg *m)
 		(size_t)m->m->data_len - m->name_length};
 }
 
+/* A plain put: the queues read the name before they do anything with the payload. */
+static void on_put(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
+{
+	rp_queue_put(e->queues, m->token, cut_name(m), m->tail_length, m->m, now_ns);
+}
+
+/* With nothing behind the name, which is read before it goes. */
+static void on_ack(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
+{
+	rp_queue_ack(e->queues, m->token, name_of(m), m->idx, m->uuid, m->flags, NULL, now_ns);
+	rp_mbuf_free(m->m);
+}
+
 static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	/* The name must be read before the payload can go. */
@@ -275,11 +288,9 @@ static void on_operation(struct rp_engine *e, const struct rp_xmsg *m, uint64_t 
 		cut_name(m);
 		if (m->value)
 			put_process(e, m, name, now_ns);
-		else if (m->flags)
+		else
 			rp_queue_put_letter(
 				e->queues, m->token, name, m->tail_length, m->m, now_ns);
-		else
-			rp_queue_put(e->queues, m->token, name, m->tail_length, m->m, now_ns);
 		return;
 	}
 	if (m->type == RP_XMSG_ACK || m->type == RP_XMSG_CANCEL) {
@@ -532,7 +543,17 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	e->now_ns = now_ns;
 	switch ((enum rp_xmsg_type)m->type) {
 	case RP_XMSG_PUT:
+		if (m->value || m->flags)
+			on_operation(e, m, now_ns);
+		else
+			on_put(e, m, now_ns);
+		return;
 	case RP_XMSG_ACK:
+		if (m->m->pkt_len == m->name_length)
+			on_ack(e, m, now_ns);
+		else
+			on_operation(e, m, now_ns);
+		return;
 	case RP_XMSG_ACKS:
 	case RP_XMSG_GET:
 	case RP_XMSG_REJECT:
@@ -557,6 +578,9 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 		return;
 	case RP_XMSG_ACCEPTED:
 		rp_queue_consumer_accepted(e->queues, m->token, m->idx, now_ns);
+		return;
+	case RP_XMSG_ACKED:
+		rp_queue_consumer_ack(e->queues, m->token, m->node, m->idx, now_ns);
 		return;
 	case RP_XMSG_RETURNED:
 		rp_queue_consumer_returned(e->queues, m->token, m->idx, now_ns);

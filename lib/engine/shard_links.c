@@ -202,24 +202,32 @@ const struct rp_links_ops engine_links_ops = {
 
 /* ---- frames out ---- */
 
+/* To the shard that has the link. */
+static int frame_post(struct rp_engine *e, unsigned owner, uint64_t node, uint32_t bundle,
+	uint32_t hash, struct rte_mbuf *frame)
+{
+	const struct rp_xmsg m = {
+		.type = RP_XMSG_FRAME_OUT, .node = node, .value = bundle, .hash = hash, .m = frame};
+
+	if (engine_post_shard(e, owner, &m) == 0) {
+		e->counters.frames_rerouted++;
+		return 0;
+	}
+	e->out_blocked = true;
+	return -EAGAIN;
+}
+
 int engine_frame_out(
 	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame)
 {
 	struct rp_engine *e = ctx;
-	struct rp_xmsg m = {
-		.type = RP_XMSG_FRAME_OUT, .node = node, .value = bundle, .hash = hash, .m = frame};
 	int owner = e->links ? rp_links_owner(e->links, node, hash) : -ENOTCONN;
 
 	if (owner < 0)
 		return -ENOTCONN;
 	if ((uint32_t)owner == e->shard)
 		return rp_links_send(e->links, node, bundle, hash, frame);
-	if (engine_post_shard(e, (unsigned)owner, &m) == 0) {
-		e->counters.frames_rerouted++;
-		return 0;
-	}
-	e->out_blocked = true;
-	return -EAGAIN;
+	return frame_post(e, (unsigned)owner, node, bundle, hash, frame);
 }
 
 void engine_on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)

@@ -30,6 +30,9 @@ void admit_init(struct rp_queues *qs)
 
 uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes)
 {
+	/* Most fit one. */
+	if (bytes < qs->buffer_room)
+		return 1;
 	return bytes / qs->buffer_room + 1;
 }
 
@@ -55,7 +58,9 @@ static uint64_t buffers_held(const struct rp_queues *qs, const struct queue *q)
 {
 	uint64_t count = (uint64_t)q->depth + q->unsent_count + q->sent_count;
 
-	return RP_MAX(count, q->bytes / qs->buffer_room);
+	/* A multiplication says whether the division is needed. */
+	return count * qs->buffer_room > q->bytes ? count
+						  : RP_MAX(count, q->bytes / qs->buffer_room);
 }
 
 static bool has_share(const struct rp_queues *qs, const struct queue *q, uint32_t need)
@@ -84,7 +89,7 @@ static void make_room(struct rp_queues *qs, struct queue *q, uint32_t bytes, uin
 {
 	const struct rp_queue_policy *p = policy_of(qs, q);
 
-	if (!q->own || !p || p->overflow != RP_QUEUE_OVERFLOW_DROP_OLDEST ||
+	if (!q->own || p->overflow != RP_QUEUE_OVERFLOW_DROP_OLDEST ||
 		bytes > policy_bytes_max(qs, q))
 		return;
 	for (unsigned i = 0; i < OVERFLOW_DROPS_MAX; i++) {
@@ -100,7 +105,8 @@ enum rp_qstatus admit_message(
 {
 	uint32_t need = admit_buffers_of(qs, bytes);
 
-	make_room(qs, q, bytes, now_ns);
+	if (policy_of(qs, q))
+		make_room(qs, q, bytes, now_ns);
 	if (is_over_depth(qs, q)) {
 		COUNT(qs, q, refused_depth);
 		return RP_Q_QUEUE_DEPTH;

@@ -6,7 +6,7 @@
 
 #include "trace_priv.h"
 
-static struct queue *find(const struct rp_queues *qs, struct rp_span name)
+static struct queue *cleared_find(const struct rp_queues *qs, struct rp_span name)
 {
 	return name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
 }
@@ -21,7 +21,7 @@ static void clear_answer(struct rp_queues *qs, uint64_t token, enum rp_qstatus s
 void rp_queue_clear(struct rp_queues *qs, uint64_t token, struct rp_span name,
 	enum rp_queue_clearing what, uint32_t max, uint64_t now_ns)
 {
-	struct queue *q = find(qs, name);
+	struct queue *q = cleared_find(qs, name);
 	struct queue_more *more = q && q->own ? queue_more(qs, q) : NULL;
 
 	if (!q || (!q->own && (!q->dispatcher || is_self(qs, q->dispatcher)))) {
@@ -171,7 +171,7 @@ static bool look_through(struct look *l, const struct rp_list *list, const char 
 uint32_t rp_queue_messages(const struct rp_queues *qs, struct rp_span name, uint32_t skip,
 	struct rp_queue_message_info *out, uint32_t max, uint64_t now_ns)
 {
-	const struct queue *q = find(qs, name);
+	const struct queue *q = cleared_find(qs, name);
 	struct look l = {.out = out, .skip = skip, .max = max, .now_ns = now_ns};
 	const struct rp_list *n;
 

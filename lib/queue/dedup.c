@@ -29,7 +29,7 @@ static struct seen_tail *seen_find(
 	return t;
 }
 
-static struct rp_span tail_of(const struct rte_mbuf *payload, uint16_t tail_length)
+static struct rp_span seen_tail_of(const struct rte_mbuf *payload, uint16_t tail_length)
 {
 	return (struct rp_span){rte_pktmbuf_mtod(payload, const uint8_t *), tail_length};
 }
@@ -38,7 +38,7 @@ bool dedup_has(
 	struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload, uint16_t tail_length)
 {
 	if (!q->more || rp_list_empty(&q->more->tails) ||
-		!seen_find(qs, q, tail_of(payload, tail_length)))
+		!seen_find(qs, q, seen_tail_of(payload, tail_length)))
 		return false;
 	COUNT(qs, q, deduplicated);
 	return true;
@@ -79,7 +79,8 @@ void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	uint64_t age = age_ns(m->since_ns, now_ns);
 
 	if (p && p->dedup_ns > age && !m->letter && m->process.kind == RP_PROCESS_PLAIN)
-		seen_add(qs, m->q, tail_of(m->payload, m->tail_length), p->dedup_ns - age, now_ns);
+		seen_add(qs, m->q, seen_tail_of(m->payload, m->tail_length), p->dedup_ns - age,
+			now_ns);
 }
 
 static void seen_free(struct rp_queues *qs, struct seen_tail *t)

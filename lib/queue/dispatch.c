@@ -246,7 +246,9 @@ static void consumer_give(struct rp_queues *qs, struct consumer *c, const struct
 static void dispatch_bind(
 	struct rp_queues *qs, struct message *m, struct consumer *c, uint64_t now_ns)
 {
-	waiting_remove(qs, m);
+	/* One that is new and goes on at once has not waited. */
+	if (!rp_list_empty(&m->link))
+		waiting_remove(qs, m);
 	m->state = MESSAGE_BOUND;
 	m->consumer = c;
 	m->attempt++;
@@ -453,7 +455,7 @@ static void dispatch_offer(
 		COUNT(qs, q, redeliveries);
 	/* Behind the others with as many outstanding. */
 	consumer_update(qs, c);
-	if (c->is_ready) {
+	if (c->is_ready && c->ready.next != &q->ready) {
 		rp_list_unlink(&c->ready);
 		rp_list_push_back(&q->ready, &c->ready);
 	}
@@ -549,10 +551,26 @@ bool dispatch_pump(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 
 /* ---- taking in ---- */
 
+/*
+ * Nothing waits that a new message would have to wait for, and no policy has a say: who takes it
+ * gets it at once. NULL: nobody, or it is not so.
+ */
+static struct consumer *dispatch_straight(
+	struct rp_queues *qs, struct queue *q, const struct message *m)
+{
+	bool room;
+
+	if (m->process.kind != RP_PROCESS_PLAIN || rp_list_empty(&q->ready) || lanes_any(q) ||
+		q->resend || (q->move && (q->move->from || q->move->to)) || policy_of(qs, q))
+		return NULL;
+	return dispatch_choose(qs, q, m, &room);
+}
+
 uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	uint64_t id = slab_id(&qs->messages, m), idx;
 	struct queue *q = m->q;
+	struct consumer *c;
 
 	RP_ASSERT(q->own && rp_list_empty(&m->link) && m->idx == 0);
 	if (q->sequence == RP_SEQUENCE_MAX)
@@ -566,8 +584,14 @@ uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns
 	COUNT(qs, q, indexed);
 	policy_begin(qs, m, now_ns);
 	dedup_add(qs, m, now_ns);
-	policy_place(qs, m, now_ns);
-	dispatch_pump(qs, q, now_ns);
+	c = m->attempt == 0 ? dispatch_straight(qs, q, m) : NULL;
+	if (c)
+		dispatch_offer(qs, m, c, now_ns);
+	else
+		policy_place(qs, m, now_ns);
+	/* Where it is with somebody, nothing else has become possible. */
+	if (!c || m->state != MESSAGE_BOUND)
+		dispatch_pump(qs, q, now_ns);
 	queue_work(qs, q);
 	m = slab_find(&qs->messages, id);
 	if (!m)

@@ -189,6 +189,12 @@ static void forward_index_bound(struct rp_queues *qs, struct message *m, uint64_
 	dispatch_index_bound(qs, m, &b, now_ns);
 }
 
+/* What the tail of a plain message is may be a reason against it. */
+static bool tails_matter(const struct queue *q)
+{
+	return q->more && (q->more->session_count > 0 || !rp_list_empty(&q->more->tails));
+}
+
 /*
  * What a new message meets where it is to be indexed. `bytes`: beyond what its queue counts. OK and
  * *consumed: it was for the queue itself, and there is nothing to index.
@@ -197,8 +203,14 @@ static enum rp_qstatus new_admit(struct rp_queues *qs, struct queue *q,
 	const struct rp_qmsg_process *p, struct rte_mbuf *payload, uint16_t tail_length,
 	bool letter, uint32_t bytes, bool *consumed, uint64_t now_ns)
 {
-	enum rp_qstatus status = session_admit(qs, q, p, payload, tail_length, consumed, now_ns);
+	enum rp_qstatus status;
 
+	/* A plain message, where nothing is known of tails, policies or requests. */
+	if (p->kind == RP_PROCESS_PLAIN && !tails_matter(q) && !policy_of(qs, q)) {
+		*consumed = false;
+		return admit_message(qs, q, bytes, now_ns);
+	}
+	status = session_admit(qs, q, p, payload, tail_length, consumed, now_ns);
 	if (status == RP_Q_OK && *consumed)
 		COUNT(qs, q, session_words);
 	if (status != RP_Q_OK || *consumed || p->kind == RP_PROCESS_END)
@@ -609,7 +621,7 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		m->tail_length > RP_TAIL_BYTES_MAX || !m->producer_node || !m->producer_boot ||
 		!process_is_sound(&m->process, m->payload, m->tail_length))
 		return RP_Q_INVALID;
-	q = queue_get(qs, name, now_ns);
+	q = queue_get_by(qs, name, m->hash, now_ns);
 	if (!q) {
 		COUNT_SHARD(qs, refused_limit);
 		return RP_Q_LIMIT;

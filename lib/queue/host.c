@@ -18,7 +18,7 @@ static struct host **handle_bucket(const struct rp_queues *qs, uint64_t handle)
 	return &qs->handle_table[(handle * 0x9e3779b97f4a7c15ull >> 32) & qs->handle_mask];
 }
 
-static struct host *host_find(const struct rp_queues *qs, uint64_t handle)
+struct host *host_find(const struct rp_queues *qs, uint64_t handle)
 {
 	struct host *h = *handle_bucket(qs, handle);
 
@@ -42,76 +42,7 @@ static uint64_t host_next_revision(struct rp_queues *qs, struct host *h, uint64_
 	return h->last_revision;
 }
 
-/* ---- holds ---- */
-
-static struct hold **hold_bucket(const struct rp_queues *qs, const struct host *h, uint64_t idx)
-{
-	uint64_t a =
-		idx * 0x9e3779b97f4a7c15ull ^ slab_index(&qs->hosts, h) * 0xff51afd7ed558ccdull;
-
-	return &qs->hold_table[(a >> 32) & qs->hold_mask];
-}
-
-struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx)
-{
-	struct hold *hold = *hold_bucket(qs, h, idx);
-
-	while (hold && !(hold->host == h && hold->idx == idx))
-		hold = hold->idx_next;
-	return hold;
-}
-
-static struct hold *hold_new(
-	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t revision)
-{
-	const uint8_t *tail = rte_pktmbuf_mtod(o->payload, const uint8_t *);
-	struct peer *p = peer_get(qs, o->from);
-	struct hold *hold = p ? slab_get(&qs->holds) : NULL;
-	struct hold **bucket;
-
-	if (!hold)
-		return NULL;
-	hold->tail = blob_get(&qs->tails, tail, o->tail_length);
-	if (!hold->tail) {
-		slab_put(&qs->holds, hold);
-		return NULL;
-	}
-	hold->tail_length = (uint8_t)o->tail_length;
-	hold->host = h;
-	hold->from = o->from;
-	hold->idx = o->idx;
-	hold->alloc_node = o->alloc_node;
-	hold->attempt = o->attempt;
-	hold->mod_revision = revision;
-	if (o->process.kind == RP_PROCESS_REQUEST)
-		hold->request = o->process.request;
-	hold->output = o->process.kind != RP_PROCESS_PLAIN && !hold->request;
-	rp_list_init(&hold->link);
-	rp_list_init(&hold->at_node);
-	rp_list_push_back(&h->holds, &hold->link);
-	h->hold_count++;
-	rp_list_push_back(&p->holds, &hold->at_node);
-	bucket = hold_bucket(qs, h, o->idx);
-	hold->idx_next = *bucket;
-	*bucket = hold;
-	return hold;
-}
-
-void hold_forget(struct rp_queues *qs, struct hold *h)
-{
-	struct hold **at = hold_bucket(qs, h->host, h->idx);
-
-	while (*at != h)
-		at = &(*at)->idx_next;
-	*at = h->idx_next;
-	rp_list_unlink(&h->link);
-	h->host->hold_count--;
-	rp_list_unlink(&h->at_node);
-	if (h->request)
-		qs->ops.job_over(qs->ctx, h->request, h->idx);
-	blob_put(&qs->tails, h->tail, h->tail_length);
-	slab_put(&qs->holds, h);
-}
+/* ---- deliveries that are over ---- */
 
 static struct done *done_slot(struct host *h, uint64_t idx)
 {
@@ -173,8 +104,8 @@ void hold_withdraw(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 	if (!host->open)
 		return;
 	COUNT(qs, host->c->q, withdrawals);
-	qs->ops.withdraw(qs->ctx, host->handle, h->idx, (struct rp_span){h->tail, h->tail_length},
-		host_next_revision(qs, host, now_ns));
+	qs->ops.withdraw(
+		qs->ctx, host->handle, h->idx, hold_tail(h), host_next_revision(qs, host, now_ns));
 }
 
 /* ---- reports to the dispatcher ---- */
@@ -213,22 +144,23 @@ static void hold_read(struct rp_queues *qs, struct hold *h)
 
 void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
 {
-	struct rp_qmsg msg = hold_msg(h, h->returned ? RP_QMSG_REJECTED : RP_QMSG_ACCEPTED);
 	struct queue *q = h->host->c->q;
 	bool returned = h->returned;
+	struct rp_qmsg msg;
 
+	h->report = false;
+	if (is_self(qs, h->from) && !returned) {
+		settle_accept_here(qs, h, now_ns);
+		hold_read(qs, h);
+		return;
+	}
+	msg = hold_msg(h, returned ? RP_QMSG_REJECTED : RP_QMSG_ACCEPTED);
 	msg.status = returned ? RP_Q_STALL : RP_Q_OK;
 	msg.mod_revision = returned ? h->host->life : h->mod_revision;
 	msg.flags = h->begun && !returned ? RP_QMSG_BEGUN : 0;
-	h->report = false;
 	if (is_self(qs, h->from)) {
-		if (returned) {
-			hold_forget(qs, h);
-			settle_reject(qs, q, &msg, qs->config.node, now_ns);
-		} else {
-			settle_accept(qs, q, &msg, qs->config.node, now_ns);
-			hold_read(qs, h);
-		}
+		hold_forget(qs, h);
+		settle_reject(qs, q, &msg, qs->config.node, now_ns);
 		return;
 	}
 	if (peer_send(qs, h->from, &msg, now_ns) < 0) {
@@ -443,7 +375,7 @@ enum rp_qstatus host_take(
 	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns)
 {
 	struct host *h = c->host;
-	struct rp_queue_delivery d = delivery_of(o, now_ns);
+	struct rp_queue_delivery d;
 	enum rp_qstatus status;
 	uint64_t last;
 	struct hold *hold;
@@ -456,6 +388,7 @@ enum rp_qstatus host_take(
 	if (status != RP_Q_OK)
 		return status;
 	last = h->last_revision;
+	d = delivery_of(o, now_ns);
 	d.mod_revision = o->mod_revision ? o->mod_revision : host_next_revision(qs, h, now_ns);
 	hold = hold_new(qs, h, o, d.mod_revision);
 	if (!hold || qs->ops.deliver(qs->ctx, h->handle, &d) < 0) {
@@ -761,17 +694,21 @@ void rp_queue_consumer_close(
 	}
 }
 
+void hold_accepted(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
+{
+	h->accepted = true;
+	h->returned = false;
+	hold_report(qs, h, now_ns);
+}
+
 void rp_queue_consumer_accepted(
 	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns)
 {
 	struct host *h = host_find(qs, handle);
 	struct hold *hold = h ? hold_find(qs, h, idx) : NULL;
 
-	if (!hold || hold->accepted)
-		return;
-	hold->accepted = true;
-	hold->returned = false;
-	hold_report(qs, hold, now_ns);
+	if (hold && !hold->accepted)
+		hold_accepted(qs, hold, now_ns);
 }
 
 void rp_queue_consumer_returned(

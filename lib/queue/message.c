@@ -218,7 +218,7 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 	*dispatcher = 0;
 	if (m->type == RP_QMSG_FORWARD)
 		return forward_receive(qs, from, m, epoch, dispatcher, now_ns);
-	q = name.length ? queue_find(qs, name) : NULL;
+	q = name.length ? queue_find_by(qs, name, m->hash) : NULL;
 	if (!q && (m->type == RP_QMSG_RESUME || m->type == RP_QMSG_HANDOVER))
 		q = queue_get(qs, name, now_ns);
 	if (q)
@@ -355,7 +355,7 @@ static void lost_report(
 	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
 {
 	const struct rp_span name = {m->name, m->name_length};
-	struct queue *q = name.length ? queue_find(qs, name) : NULL;
+	struct queue *q = name.length ? queue_find_by(qs, name, m->hash) : NULL;
 	struct consumer *c = q ? consumer_find(qs, q, m->uuid) : NULL;
 	struct peer *p = peer_find(qs, node);
 	struct hold *hold;
@@ -387,7 +387,7 @@ static void lost_notice(
 	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
 {
 	const struct rp_span name = {m->name, m->name_length};
-	struct queue *q = name.length ? queue_find(qs, name) : NULL;
+	struct queue *q = name.length ? queue_find_by(qs, name, m->hash) : NULL;
 
 	/* A recall is repeated by its timer. */
 	if (q && m->type == RP_QMSG_REJECTED && m->status == RP_Q_NO_CONSUMER && !m->idx)

@@ -15,8 +15,18 @@ struct offer {
 	struct rte_mbuf *payload;
 };
 
+/* hold.c */
+/** NULL: there is no room. */
+struct hold *hold_new(
+	struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t revision);
+struct rp_span hold_tail(const struct hold *h);
+/** Its client has it, which is told; an output of a request ends with that. */
+void hold_accepted(struct rp_queues *qs, struct hold *h, uint64_t now_ns);
+
+/* host.c */
 /** RP_Q_OK: taken, with the payload. DUPLICATE: it has it already; payload not taken, as for
  * others. */
+struct host *host_find(const struct rp_queues *qs, uint64_t handle);
 /** The client has it, or had it and it is settled. */
 bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o);
 enum rp_qstatus host_take(
@@ -49,6 +59,12 @@ void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 /** resume_ms is over: its death is proven. */
 void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
+
+/* settle.c, of consumers and messages of this node */
+/** Its client has it, and this node delivered it. */
+void settle_accept_here(struct rp_queues *qs, const struct hold *h, uint64_t now_ns);
+/** The plain message that its consumer here holds as `h` is acknowledged: both end. */
+void settle_ack_here(struct rp_queues *qs, struct message *msg, struct hold *h, uint64_t now_ns);
 
 /* request.c */
 /** Asks the node whether all that it took has left it; ends in left_answered(). */

@@ -6,6 +6,9 @@
 
 #include "queue_priv.h"
 
+/* Most that one new one looks at. */
+#define CHANCES_MAX 64
+
 void producer_free(struct rp_queues *qs, struct producer *p)
 {
 	struct producer **at = &p->q->producers;
@@ -23,11 +26,26 @@ struct producer *producer_find(struct rp_queues *qs, struct queue *q, uint64_t n
 
 	while (p && !(p->node == node && p->boot == boot))
 		p = p->next;
-	if (p) {
+	if (p)
+		p->used = true;
+	return p;
+}
+
+/*
+ * The one that was silent for the longest, nearly, makes room: what it repeats has been answered.
+ * Who was heard since he came to the front gets a second chance.
+ */
+static void producers_evict(struct rp_queues *qs)
+{
+	struct producer *p = rp_list_entry(qs->producers.next, struct producer, recent);
+
+	for (unsigned i = 0; i < CHANCES_MAX && p->used; i++) {
+		p->used = false;
 		rp_list_unlink(&p->recent);
 		rp_list_push_back(&qs->producers, &p->recent);
+		p = rp_list_entry(qs->producers.next, struct producer, recent);
 	}
-	return p;
+	producer_free(qs, p);
 }
 
 struct producer *producer_get(struct rp_queues *qs, struct queue *q, uint64_t node, uint64_t boot)
@@ -38,8 +56,7 @@ struct producer *producer_get(struct rp_queues *qs, struct queue *q, uint64_t no
 		return p;
 	p = slab_get(&qs->producers_slab);
 	if (!p) {
-		/* The one that was silent for the longest: what it repeats has been answered. */
-		producer_free(qs, rp_list_entry(qs->producers.next, struct producer, recent));
+		producers_evict(qs);
 		p = slab_get(&qs->producers_slab);
 	}
 	p->node = node;

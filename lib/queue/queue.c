@@ -138,6 +138,7 @@ struct rp_queues *rp_queue_create(
 	if (!qs)
 		return NULL;
 	qs->config = full;
+	queue_set_idle(qs, full.idle_ns);
 	qs->ops = *ops;
 	qs->ctx = ctx;
 	qs->peer_deadline_ns = RP_NEVER;
@@ -255,7 +256,7 @@ void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *lim
 	qs->config.queue_depth_max = limits->queue_depth_max;
 	qs->config.queue_bytes_max = limits->queue_bytes_max;
 	qs->config.resume_ns = limits->resume_ns;
-	qs->config.idle_ns = limits->idle_ns;
+	queue_set_idle(qs, limits->idle_ns);
 }
 
 /* ---- insight ---- */

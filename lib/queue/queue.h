@@ -379,7 +379,10 @@ void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns);
 
 /* ---- clients' operations; each is answered once by ops->answer(token) ---- */
 
-/** take: payload (tail, value). OK = indexed by the dispatcher. */
+/**
+ * take: payload (tail, value). OK = indexed by the dispatcher. `name` may lie in front of the tail,
+ * in the same buffer.
+ */
 void rp_queue_put(struct rp_queues *qs, uint64_t token, struct rp_span name, uint16_t tail_length,
 	struct rte_mbuf *payload, uint64_t now_ns);
 /**
@@ -457,6 +460,12 @@ void rp_queue_consumer_close(
 /** The delivery is in the client's connection. */
 void rp_queue_consumer_accepted(
 	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns);
+/**
+ * The consumer acknowledges what was delivered to it, which says that it has it as well. Answered
+ * as rp_queue_ack() is; of a consumer that is not known: OK, with deleted = 0.
+ */
+void rp_queue_consumer_ack(
+	struct rp_queues *qs, uint64_t token, uint64_t handle, uint64_t idx, uint64_t now_ns);
 /** Answer to ops->recall(): it was dropped before the client had it. */
 void rp_queue_consumer_returned(
 	struct rp_queues *qs, uint64_t handle, uint64_t idx, uint64_t now_ns);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
-
 /* clang-format off */
 /*
  * The tables of the engine. A message is on exactly one list: of its queue, those that wait, are
@@ -11,8 +10,7 @@
  * registry.c  who dispatches; nodes that die      dispatch.c  the dispatcher: choose, bind, offer
  * settle.c    the dispatcher: what becomes of it  notice.c    telling hosts what was settled elsewhere
  * forward.c   the producer's node                 order.c     its order, at another dispatcher
- * producer.c  forwards that were taken
- * host.c      the consumer's host                 message.c   what other nodes send
+ * host.c      the consumer's host, and hold.c     message.c   what other nodes send
  * request.c   clients' acknowledges and gets      audit.c     checks for tests
  * poll.c      timers                              move.c      a dispatcher that hands over
  * leave.c     a node that stops, or is drained    view.c, trace.c, times.c  what people ask
@@ -21,7 +19,7 @@
  * clear.c     what operators do                   pin.c       a dispatcher that is placed, or follows
  * lanes.c     what waits, by priority             job.c       process requests, at their dispatcher
  * session.c   and at their reply queue's          apart.c     nodes that a queue's keys do not go to
- * cancel.c    finds those that are to end
+ * cancel.c    finds those that are to end         producer.c  forwards that were taken
  *
  * More is declared in parts_priv.h; what is told to other nodes, by notice.c, order.c and apart.c,
  * in tell_priv.h.
@@ -207,7 +205,9 @@ struct hold {
 	uint64_t from; /**< the dispatcher that delivered it */
 	uint64_t idx, alloc_node, mod_revision;
 	uint32_t attempt;
-	uint8_t *tail;	  /**< blob */
+	union {
+		uint8_t bytes[24], *blob;
+	} tail;
 	uint64_t request; /**< it is a process request; 0: it is not */
 	uint8_t tail_length;
 	bool output : 1; /**< of a request: nobody acknowledges it */
@@ -220,10 +220,11 @@ struct hold {
 /* What is remembered of forwards from one life of a producer's node. */
 struct producer {
 	struct producer *next; /**< of the queue */
-	struct rp_list recent; /**< qs->producers, longest unused first */
+	struct rp_list recent; /**< qs->producers */
 	struct queue *q;
 	uint64_t node, boot; /**< HANDED_BOOT and more: what `node` handed over as a dispatcher */
 	uint64_t high;
+	bool used;		/**< since it was put on `recent` */
 	uint64_t hole, hole_ns; /**< handed over: the first that was put off; 0 = none */
 	uint64_t seen[DEDUPE_WINDOW /
 		      64]; /**< bit (s % window): s was indexed, s in (high - window, high] */
@@ -326,7 +327,7 @@ struct queue_more {
 
 struct queue {
 	struct queue *hash_next;
-	struct rp_list idle;	     /**< qs->idle, longest untouched first */
+	struct rp_list idle;	     /**< qs->idle, longest untouched first, nearly */
 	struct rp_list work;	     /**< qs->work, qs->later or peer->blocked_queues */
 	struct rp_list at_node;	     /**< peer->queues of `dispatcher`, or qs->unclaimed */
 	struct rp_list waiting;	     /**< messages, ascending idx */
@@ -342,7 +343,7 @@ struct queue {
 	uint64_t order;	   /**< of the last forward, and identity of the last put */
 	uint64_t bytes;	   /**< of all messages, those on their way to the dispatcher too */
 	uint64_t active_ns;
-	uint32_t hash;
+	uint32_t hash, listed; /**< the latter: active_ns, coarse, when it was put on `idle` */
 	uint32_t depth, in_flight, unsent_count;
 	uint32_t handing; /**< of those unsent and sent, what was indexed here */
 	uint16_t sent_count;
@@ -412,6 +413,7 @@ struct rp_queues {
 	struct blobs names, matches, tails, seen_blobs, session_blobs;
 	const struct rp_queue_policy *policies;
 	uint32_t policy_count;
+	uint32_t listed_slack; /**< so much of struct queue's `listed` is no matter */
 	uint16_t policy_version;
 	struct rp_queue_times wait, accept;
 	struct rp_wheel wheel, tail_wheel; /**< of messages, of tails that were seen */
@@ -499,8 +501,14 @@ static inline struct rp_span queue_name(const struct queue *q)
 /* queue.c */
 struct rp_queue_counters queue_counters(const struct queue *q);
 struct queue *queue_find(const struct rp_queues *qs, struct rp_span name);
+/** Likewise, by a hash that is known. */
+struct queue *queue_find_by(const struct rp_queues *qs, struct rp_span name, uint32_t hash);
 /** NULL: the name is no name, or a limit is reached. */
 struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns);
+struct queue *queue_get_by(
+	struct rp_queues *qs, struct rp_span name, uint32_t hash, uint64_t now_ns);
+/** After so long without anything a queue ends. */
+void queue_set_idle(struct rp_queues *qs, uint64_t idle_ns);
 void queue_free(struct rp_queues *qs, struct queue *q);
 void queue_touch(struct rp_queues *qs, struct queue *q, uint64_t now_ns);
 void queue_work(struct rp_queues *qs, struct queue *q);

@@ -82,8 +82,12 @@ enum rp_election_verdict queue_elect(
 enum rp_dispatch queue_dispatch(
 	struct rp_queues *qs, struct queue *q, enum rp_claim claim, uint64_t now_ns)
 {
-	enum rp_election_verdict v = queue_elect(qs, q, claim, now_ns);
+	enum rp_election_verdict v;
 
+	/* What queue_elect() would say, without asking for more. */
+	if (q->own && qs->peers[0].state == RP_NODE_ONLINE)
+		return RP_DISPATCH_LOCAL;
+	v = queue_elect(qs, q, claim, now_ns);
 	if (v == RP_ELECT_CLAIM && !queue_claim(qs, q, now_ns))
 		v = RP_ELECT_UNAVAILABLE;
 	if (v == RP_ELECT_TAKE_OVER)
@@ -190,6 +194,9 @@ bool queue_learn(
 	bool was_own = q->own;
 	int newer;
 
+	/* Most frames say what is known. */
+	if (node == q->dispatcher && epoch == q->epoch)
+		return false;
 	if (!node || epoch > RP_EPOCH_MAX)
 		return false;
 	if (queue_is_apart(qs, q, node)) {

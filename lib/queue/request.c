@@ -255,8 +255,8 @@ static struct settled settled_nothing(enum request_kind kind)
 	return (struct settled){.status = kind == REQUEST_ACK ? RP_Q_OK : RP_Q_NOT_FOUND};
 }
 
-/* take: `with`. */
-static void request_start(struct rp_queues *qs, const struct request *asked, struct rp_span name,
+/* take: `with`. `q` NULL: there is none of that name. */
+static void request_start(struct rp_queues *qs, const struct request *asked, struct queue *q,
 	const uint8_t *uuid, uint64_t now_ns)
 {
 	struct settled s = settled_nothing(asked->kind);
@@ -268,8 +268,8 @@ static void request_start(struct rp_queues *qs, const struct request *asked, str
 		memcpy(local.uuid, uuid, RP_UUID_BYTES);
 	else
 		local.flags |= RP_QMSG_NO_HOLDER;
-	local.q = name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
-	if (!local.q) {
+	local.q = q;
+	if (!q) {
 		rte_pktmbuf_free(local.with);
 		request_answer(qs, token, &s, idx);
 		return;
@@ -408,9 +408,38 @@ void request_lost(struct rp_queues *qs, uint64_t token, uint64_t now_ns)
 		request_fail(qs, r, RP_Q_UNREACHABLE);
 }
 
+static struct queue *request_queue(const struct rp_queues *qs, struct rp_span name)
+{
+	return name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
+}
+
+/*
+ * Most acknowledges: of a plain message that this node dispatches, by who holds it here. It ends as
+ * it does by request_here(), with nothing looked for twice. False: it is not so.
+ */
+static bool ack_here(struct rp_queues *qs, uint64_t token, struct hold *h, uint64_t now_ns)
+{
+	struct rp_queue_answer answer = {.status = RP_Q_OK, .deleted = 1, .idx = h->idx};
+	const struct consumer *c = h->host->c;
+	struct message *m;
+
+	if (!c->q->own || !is_self(qs, h->from) || !is_self(qs, c->node))
+		return false;
+	m = message_find(qs, c->q, h->idx, h->alloc_node);
+	if (!m || m->consumer != c || m->process.kind != RP_PROCESS_PLAIN)
+		return false;
+	answer.attempt = m->attempt;
+	answer.mod_revision = m->mod_revision;
+	answer.tail_length = m->tail_length;
+	settle_ack_here(qs, m, h, now_ns);
+	qs->ops.answer(qs->ctx, token, &answer);
+	return true;
+}
+
 void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
 	const uint8_t *uuid, uint8_t flags, struct rte_mbuf *last, uint64_t now_ns)
 {
+	struct queue *q = request_queue(qs, name);
 	const struct request r = {
 		.kind = REQUEST_ACK,
 		.flags = flags & (RP_QMSG_WANT_MESSAGE | RP_QMSG_NO_HOLDER),
@@ -419,7 +448,33 @@ void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		.with = last,
 	};
 
-	request_start(qs, &r, name, uuid, now_ns);
+	if (q && uuid && !last && !r.flags) {
+		const struct consumer *c = consumer_find(qs, q, uuid);
+		struct hold *h = c && c->host ? hold_find(qs, c->host, idx) : NULL;
+
+		if (h && ack_here(qs, token, h, now_ns))
+			return;
+	}
+	request_start(qs, &r, q, uuid, now_ns);
+}
+
+void rp_queue_consumer_ack(
+	struct rp_queues *qs, uint64_t token, uint64_t handle, uint64_t idx, uint64_t now_ns)
+{
+	const struct request r = {.kind = REQUEST_ACK, .token = token, .idx = idx};
+	const struct host *host = host_find(qs, handle);
+	struct hold *h = host ? hold_find(qs, host, idx) : NULL;
+
+	if (h && !h->accepted) {
+		bool output = h->output;
+
+		hold_accepted(qs, h, now_ns);
+		/* Nobody acknowledges that: it has ended. */
+		h = output ? NULL : h;
+	}
+	if (h && ack_here(qs, token, h, now_ns))
+		return;
+	request_start(qs, &r, host ? host->c->q : NULL, host ? host->c->uuid : NULL, now_ns);
 }
 
 void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
@@ -432,7 +487,7 @@ void rp_queue_get(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		.idx = idx,
 	};
 
-	request_start(qs, &r, name, uuid, now_ns);
+	request_start(qs, &r, request_queue(qs, name), uuid, now_ns);
 }
 
 void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
@@ -445,7 +500,7 @@ void rp_queue_reject(struct rp_queues *qs, uint64_t token, struct rp_span name, 
 		.idx = idx,
 	};
 
-	request_start(qs, &r, name, uuid, now_ns);
+	request_start(qs, &r, request_queue(qs, name), uuid, now_ns);
 }
 
 void rp_queue_fail(struct rp_queues *qs, uint64_t token, struct rp_span name, uint64_t idx,
@@ -453,5 +508,5 @@ void rp_queue_fail(struct rp_queues *qs, uint64_t token, struct rp_span name, ui
 {
 	const struct request r = {.kind = REQUEST_FAIL, .token = token, .idx = idx};
 
-	request_start(qs, &r, name, uuid, now_ns);
+	request_start(qs, &r, request_queue(qs, name), uuid, now_ns);
 }

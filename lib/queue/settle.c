@@ -98,13 +98,13 @@ void settle_took(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
  * A report of the node where the consumer was before. Its client may have seen the event there; if
  * it is to be sent again, then unchanged. True: it has come back behind it, so this counts.
  */
-static bool accept_is_late(const struct consumer *c, struct message *msg, const struct rp_qmsg *m)
+static bool accept_is_late(struct message *msg, uint64_t mod_revision)
 {
 	if (!msg->lost || msg->seen)
 		return false;
 	msg->seen = true;
-	msg->mod_revision = m->mod_revision;
-	return m->mod_revision < c->start_revision;
+	msg->mod_revision = mod_revision;
+	return mod_revision < msg->consumer->start_revision;
 }
 
 static void count_times(struct rp_queues *qs, const struct message *msg, uint64_t now_ns)
@@ -130,6 +130,37 @@ static void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_
 	queue_touch(qs, q, now_ns);
 }
 
+/* The node `from` says that its client has what is bound to it. */
+static void message_accepted(struct rp_queues *qs, struct message *msg, uint64_t mod_revision,
+	bool begun, uint64_t from, uint64_t now_ns)
+{
+	struct consumer *c = msg->consumer;
+
+	if (from != c->node && !accept_is_late(msg, mod_revision))
+		return;
+	message_took(qs, msg, now_ns);
+	msg->lost = false;
+	msg->seen = true;
+	msg->mod_revision = mod_revision;
+	if (!msg->accepted) {
+		msg->accepted = true;
+		msg->accepted_ns = now_ns;
+		trace_step(qs, msg, RP_QUEUE_STEP_WRITTEN, c, now_ns);
+		c->unaccepted--;
+		rp_list_unlink(&msg->timer);
+		COUNT(qs, msg->q, accepts);
+		count_times(qs, msg, now_ns);
+	}
+	if (begun)
+		msg->process.flags |= RP_PROCESS_BEGUN;
+	if (lane_class_of(msg) == LANE_OUTPUT)
+		output_read(qs, msg, now_ns);
+	c->probation = false;
+	if (c->pause == PAUSE_SUSPENDED)
+		consumer_unpause(qs, c);
+	consumer_update(qs, c);
+}
+
 void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
 	uint64_t now_ns)
 {
@@ -143,32 +174,18 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 		return;
 	}
 	msg = settle_find(qs, q, m);
-	if (!msg)
-		return;
-	c = msg->consumer;
-	if (from != c->node && !accept_is_late(c, msg, m))
-		return;
-	message_took(qs, msg, now_ns);
-	msg->lost = false;
-	msg->seen = true;
-	msg->mod_revision = m->mod_revision;
-	if (!msg->accepted) {
-		msg->accepted = true;
-		msg->accepted_ns = now_ns;
-		trace_step(qs, msg, RP_QUEUE_STEP_WRITTEN, c, now_ns);
-		c->unaccepted--;
-		rp_list_unlink(&msg->timer);
-		COUNT(qs, q, accepts);
-		count_times(qs, msg, now_ns);
-	}
-	if (m->flags & RP_QMSG_BEGUN)
-		msg->process.flags |= RP_PROCESS_BEGUN;
-	if (lane_class_of(msg) == LANE_OUTPUT)
-		output_read(qs, msg, now_ns);
-	c->probation = false;
-	if (c->pause == PAUSE_SUSPENDED)
-		consumer_unpause(qs, c);
-	consumer_update(qs, c);
+	if (msg)
+		message_accepted(qs, msg, m->mod_revision, m->flags & RP_QMSG_BEGUN, from, now_ns);
+}
+
+void settle_accept_here(struct rp_queues *qs, const struct hold *h, uint64_t now_ns)
+{
+	const struct consumer *c = h->host->c;
+	struct message *msg = message_find(qs, c->q, h->idx, h->alloc_node);
+
+	/* Else it was bound anew, or is settled. */
+	if (msg && msg->consumer == c && (!h->attempt || h->attempt == msg->attempt))
+		message_accepted(qs, msg, h->mod_revision, h->begun, qs->config.node, now_ns);
 }
 
 /* The consumer's node holds a delivery that was settled from another node: it may forget it. */
@@ -188,6 +205,40 @@ static void settle_tell_host(struct rp_queues *qs, struct queue *q, const struct
 	}
 	memcpy(gone.uuid, c->uuid, RP_UUID_BYTES);
 	notice_settled(qs, q, c->node, &gone, now_ns);
+}
+
+/* It was acknowledged, is on no list, and nobody is told of it any more. */
+static void message_acked(struct rp_queues *qs, struct message *msg)
+{
+	struct queue *q = msg->q;
+
+	message_unindexed(qs, msg);
+	message_free(qs, msg);
+	COUNT(qs, q, acks);
+}
+
+/* A queue that waits to be empty is looked at when it is. */
+static void queue_drained(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
+{
+	queue_touch(qs, q, now_ns);
+	if (q->depth == 0 && q->more && q->more->pin_node)
+		queue_work(qs, q);
+}
+
+void settle_ack_here(struct rp_queues *qs, struct message *msg, struct hold *h, uint64_t now_ns)
+{
+	struct consumer *c = msg->consumer;
+	struct host *host = h->host;
+	struct queue *q = msg->q;
+	uint64_t idx = msg->idx;
+
+	trace_last(qs, msg, RP_QUEUE_STEP_ACKED, 0, "", now_ns);
+	c->acks++;
+	dispatch_unbind(qs, msg);
+	hold_done(qs, h, false);
+	host_acked(host, idx);
+	message_acked(qs, msg);
+	queue_drained(qs, q, now_ns);
 }
 
 /* *last: the last output, taken where a requester waits for it. */
@@ -237,13 +288,9 @@ static struct settled settle_acked(struct rp_queues *qs, struct queue *q, const 
 		*last = NULL;
 		message_end(qs, msg, RP_QUEUE_DEATH_COMPLETED, now_ns);
 	} else {
-		message_unindexed(qs, msg);
-		message_free(qs, msg);
-		COUNT(qs, q, acks);
+		message_acked(qs, msg);
 	}
-	queue_touch(qs, q, now_ns);
-	if (q->depth == 0 && q->more && q->more->pin_node)
-		queue_work(qs, q);
+	queue_drained(qs, q, now_ns);
 	return s;
 }
 

@@ -7,9 +7,22 @@
 
 #include "slab.h"
 
+/* Of an odd number; each step doubles the bits that are right, of which there are three at first.
+ */
+static uint64_t inverse_of(uint64_t odd)
+{
+	uint64_t x = odd;
+
+	for (unsigned bits = 3; bits < 64; bits *= 2)
+		x *= 2 - odd * x;
+	return x;
+}
+
 int slab_init(struct slab *s, uint32_t item_size, uint32_t capacity)
 {
 	*s = (struct slab){.item_size = (item_size + 15) & ~15u, .capacity = capacity};
+	s->shift = (uint32_t)__builtin_ctz(s->item_size);
+	s->inverse = inverse_of(s->item_size >> s->shift);
 	s->base = calloc(capacity, s->item_size);
 	s->generations = calloc(capacity, sizeof(*s->generations));
 	s->free_next = calloc(capacity, sizeof(*s->free_next));

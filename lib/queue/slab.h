@@ -14,6 +14,8 @@ struct slab {
 	uint16_t *generations;
 	uint32_t *free_next;
 	uint32_t item_size, capacity;
+	uint64_t inverse; /**< item_size = odd << shift, and inverse * odd = 1 (mod 2^64) */
+	uint32_t shift;
 	uint32_t fresh;	     /**< items below were used before */
 	uint32_t free_first; /**< index + 1; 0 = none */
 	uint32_t used;
@@ -32,7 +34,8 @@ void *slab_find(const struct slab *s, uint64_t id);
 
 static inline uint32_t slab_index(const struct slab *s, const void *item)
 {
-	return (uint32_t)(((const uint8_t *)item - s->base) / s->item_size);
+	/* The division has no rest, so a multiplication does it. */
+	return (uint32_t)(((uint64_t)((const uint8_t *)item - s->base) >> s->shift) * s->inverse);
 }
 
 /** Byte strings of up to 255 bytes, in four sizes. */

@@ -7,9 +7,19 @@
 
 #include "trace_priv.h"
 
-struct queue *queue_find(const struct rp_queues *qs, struct rp_span name)
+/** Of time, in struct queue's `listed`: a quarter of a second. */
+#define LISTED_SHIFT 28
+/** A queue's place on the list of the idle may be wrong by this part of idle_ns. */
+#define LISTED_PART 64
+
+void queue_set_idle(struct rp_queues *qs, uint64_t idle_ns)
 {
-	uint32_t hash = rp_queue_hash(name.data, name.length);
+	qs->config.idle_ns = idle_ns;
+	qs->listed_slack = (uint32_t)RP_MIN(idle_ns / LISTED_PART >> LISTED_SHIFT, 1024ull);
+}
+
+struct queue *queue_find_by(const struct rp_queues *qs, struct rp_span name, uint32_t hash)
+{
 	struct queue *q = qs->queue_table[hash & qs->queue_mask];
 
 	while (q && !(q->hash == hash && q->name_length == name.length &&
@@ -18,18 +28,16 @@ struct queue *queue_find(const struct rp_queues *qs, struct rp_span name)
 	return q;
 }
 
-struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns)
+struct queue *queue_find(const struct rp_queues *qs, struct rp_span name)
 {
-	struct queue *q, **bucket;
+	return queue_find_by(qs, name, rp_queue_hash(name.data, name.length));
+}
 
-	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
-		return NULL;
-	q = queue_find(qs, name);
-	if (q) {
-		queue_touch(qs, q, now_ns);
-		return q;
-	}
-	q = slab_get(&qs->queues);
+static struct queue *queue_new(
+	struct rp_queues *qs, struct rp_span name, uint32_t hash, uint64_t now_ns)
+{
+	struct queue *q = slab_get(&qs->queues), **bucket;
+
 	if (!q)
 		return NULL;
 	q->name = blob_get(&qs->names, name.data, (uint32_t)name.length);
@@ -38,7 +46,7 @@ struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_
 		return NULL;
 	}
 	q->name_length = (uint8_t)name.length;
-	q->hash = rp_queue_hash(name.data, name.length);
+	q->hash = hash;
 	rp_list_init(&q->idle);
 	rp_list_init(&q->work);
 	rp_list_init(&q->at_node);
@@ -58,6 +66,25 @@ struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_
 	*bucket = q;
 	queue_touch(qs, q, now_ns);
 	return q;
+}
+
+struct queue *queue_get_by(
+	struct rp_queues *qs, struct rp_span name, uint32_t hash, uint64_t now_ns)
+{
+	struct queue *q;
+
+	if (name.length == 0 || name.length > RP_NAME_BYTES_MAX)
+		return NULL;
+	q = queue_find_by(qs, name, hash);
+	if (!q)
+		return queue_new(qs, name, hash, now_ns);
+	queue_touch(qs, q, now_ns);
+	return q;
+}
+
+struct queue *queue_get(struct rp_queues *qs, struct rp_span name, uint64_t now_ns)
+{
+	return queue_get_by(qs, name, rp_queue_hash(name.data, name.length), now_ns);
 }
 
 void queue_free(struct rp_queues *qs, struct queue *q)
@@ -108,7 +135,13 @@ struct queue_more *queue_more(struct rp_queues *qs, struct queue *q)
 
 void queue_touch(struct rp_queues *qs, struct queue *q, uint64_t now_ns)
 {
+	uint32_t listed = (uint32_t)(now_ns >> LISTED_SHIFT);
+
 	q->active_ns = now_ns;
+	/* Its place is right still, but for a part of the time after which it ends. */
+	if (listed - q->listed < qs->listed_slack && !rp_list_empty(&q->idle))
+		return;
+	q->listed = listed;
 	rp_list_unlink(&q->idle);
 	rp_list_push_back(&qs->idle, &q->idle);
 }
@@ -175,9 +208,10 @@ void message_free(struct rp_queues *qs, struct message *m)
 
 static struct message **idx_bucket(const struct rp_queues *qs, const struct queue *q, uint64_t idx)
 {
-	uint64_t h = (idx ^ (uint64_t)q->hash << 20) * 0x9e3779b97f4a7c15ull;
+	/* Messages that follow each other in a queue stand beside each other, in the same lines. */
+	uint64_t h = (q->hash * 0x9e3779b97f4a7c15ull >> 32) + idx + (idx >> 40) * 0x85ebca6bull;
 
-	return &qs->idx_table[(h >> 32) & qs->idx_mask];
+	return &qs->idx_table[h & qs->idx_mask];
 }
 
 void message_indexed(struct rp_queues *qs, struct message *m, uint64_t now_ns)

@@ -29,12 +29,17 @@ struct queue_times_table *times_new(void)
 	return calloc(1, sizeof(struct queue_times_table));
 }
 
-static void times_add(struct rp_queue_times *t, uint64_t ns)
+static unsigned bucket_of(uint64_t ns)
 {
 	uint64_t us = (ns + RP_NS_PER_US - 1) / RP_NS_PER_US;
 	unsigned i = us <= 1 ? 0 : (65 - (unsigned)__builtin_clzll(us - 1)) / 2;
 
-	t->buckets[RP_MIN(i, (unsigned)RP_QUEUE_TIMES_BUCKETS - 1)]++;
+	return RP_MIN(i, (unsigned)RP_QUEUE_TIMES_BUCKETS - 1);
+}
+
+static void times_add(struct rp_queue_times *t, unsigned bucket, uint64_t ns)
+{
+	t->buckets[bucket]++;
 	t->count++;
 	t->sum_ns += ns;
 	t->max_ns = RP_MAX(t->max_ns, ns);
@@ -62,12 +67,13 @@ void times_count(struct rp_queues *qs, struct queue *q, uint64_t wait_ns, uint64
 {
 	struct queue_times *t =
 		q->times_slot ? &qs->times->items[q->times_slot - 1] : times_take(qs->times, q);
+	unsigned wait = bucket_of(wait_ns), accept = bucket_of(accept_ns);
 
 	t->recent = true;
-	times_add(&t->wait, wait_ns);
-	times_add(&t->accept, accept_ns);
-	times_add(&qs->wait, wait_ns);
-	times_add(&qs->accept, accept_ns);
+	times_add(&t->wait, wait, wait_ns);
+	times_add(&t->accept, accept, accept_ns);
+	times_add(&qs->wait, wait, wait_ns);
+	times_add(&qs->accept, accept, accept_ns);
 }
 
 void times_forget(struct rp_queues *qs, struct queue *q)

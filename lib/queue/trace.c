@@ -228,7 +228,7 @@ static void armed_tidy(struct rp_queues *qs, uint64_t now_ns)
 	}
 }
 
-static struct queue *find(const struct rp_queues *qs, struct rp_span name)
+static struct queue *traced_find(const struct rp_queues *qs, struct rp_span name)
 {
 	return name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
 }
@@ -236,7 +236,7 @@ static struct queue *find(const struct rp_queues *qs, struct rp_span name)
 uint64_t rp_queue_trace_next(
 	struct rp_queues *qs, struct rp_span name, uint32_t count, uint64_t for_ns, uint64_t now_ns)
 {
-	struct queue *q = find(qs, name);
+	struct queue *q = traced_find(qs, name);
 	struct armed *a;
 
 	armed_tidy(qs, now_ns);
@@ -273,7 +273,7 @@ static void trace_show(const struct trace *t, struct rp_queue_trace *out, uint64
 bool rp_queue_trace(struct rp_queues *qs, struct rp_span name, uint64_t idx,
 	struct rp_queue_trace *out, uint64_t now_ns)
 {
-	struct queue *q = find(qs, name);
+	struct queue *q = traced_find(qs, name);
 	struct message *m = q ? message_find(qs, q, idx, 0) : NULL;
 	const struct trace *best = NULL;
 

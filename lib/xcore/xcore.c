@@ -491,6 +491,7 @@ unsigned rp_xcore_how_of(unsigned type)
 		return RP_XCORE_NORMAL | RP_XCORE_ASKS;
 	case RP_XMSG_ACK:
 	case RP_XMSG_ACKS:
+	case RP_XMSG_ACKED:
 	case RP_XMSG_CANCEL:
 	case RP_XMSG_FAIL:
 	case RP_XMSG_REJECT:

@@ -49,6 +49,8 @@ struct rte_mbuf;
 	                        the `;field=` text of its record. Answered by ANSWER */            \
 	X(CONSUMER_CLOSE, R) /* token = consumer, value = enum rp_queue_close */                   \
 	X(ACCEPTED, R)       /* token = consumer, idx: the client has it */                        \
+	X(ACKED, R)          /* token, node = consumer, idx: it has it, and is done with it.       \
+	                        Answered by ANSWER */                                              \
 	X(RETURNED, R)       /* token = consumer, idx: dropped before the client had it */         \
 	X(SET_RECORD, N)     /* dispatcher record; m = name, then its text (empty = deleted) */    \
 	X(SET_CONSUMER, N)   /* consumer record; uuid; m = name, then its text (empty = gone) */   \

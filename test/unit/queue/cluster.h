@@ -209,6 +209,8 @@ unsigned node_index(struct cluster *c, uint64_t id);
 unsigned put(struct cluster *c, unsigned node, const char *queue, const char *tail, uint64_t value);
 unsigned ack(struct cluster *c, unsigned node, const char *queue, unsigned uuid, uint64_t idx,
 	uint8_t flags);
+/** As its client's own, which has it and says so by that. */
+unsigned ack_by(struct cluster *c, const struct client *client, uint64_t idx);
 unsigned get(struct cluster *c, unsigned node, const char *queue, unsigned uuid, uint64_t idx,
 	uint8_t flags);
 unsigned reject(struct cluster *c, unsigned node, const char *queue, unsigned uuid, uint64_t idx);

@@ -50,6 +50,14 @@ unsigned ack(struct cluster *c, unsigned node, const char *queue, unsigned uuid,
 	return (unsigned)(token - (1u << 20));
 }
 
+unsigned ack_by(struct cluster *c, const struct client *client, uint64_t idx)
+{
+	uint64_t token = token_new(c);
+
+	rp_queue_consumer_ack(c->nodes[client->node].qs, token, client->handle, idx, c->now_ns);
+	return (unsigned)(token - (1u << 20));
+}
+
 unsigned get(struct cluster *c, unsigned node, const char *queue, unsigned uuid, uint64_t idx,
 	uint8_t flags)
 {

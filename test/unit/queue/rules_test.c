@@ -641,6 +641,49 @@ static void test_registration_deleted(void **state)
 	cluster_free(c);
 }
 
+/* A consumer's own acknowledge, on the dispatcher's node and on another: it has the message, too.
+ */
+static void test_acknowledge_says_accepted(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct client *here = open_consumer(c, 0, Q, 1, 0, ";match=h"), *there, gone = {0};
+	uint64_t idx;
+	unsigned token;
+
+	settle(c);
+	there = open_consumer(c, 1, Q, 2, 0, ";match=t");
+	settle(c);
+	put(c, 0, Q, "h", 1);
+	settle(c);
+	idx = here->events[0].idx;
+	token = ack_by(c, here, idx);
+	ok(c, token);
+	deleted(c, token, 1);
+	here->mute = there->mute = true;
+	put(c, 0, Q, "h", 2);
+	put(c, 0, Q, "t", 3);
+	settle(c);
+	assert_int_equal(totals_of(c, 0).accepts, 1);
+	token = ack_by(c, here, idx + 1);
+	ok(c, token);
+	deleted(c, token, 1);
+	assert_int_equal(totals_of(c, 0).accepts, 2);
+	token = ack_by(c, there, idx + 2);
+	settle(c);
+	ok(c, token);
+	deleted(c, token, 1);
+	assert_int_equal(totals_of(c, 0).accepts, 3);
+	assert_int_equal(totals_of(c, 0).acks, 3);
+	assert_int_equal(info_of(c, 0, Q).depth, 0);
+	/* Once more, and by one that is not there. */
+	token = ack_by(c, here, idx + 1);
+	deleted(c, token, 0);
+	gone.handle = 12345;
+	token = ack_by(c, &gone, idx);
+	deleted(c, token, 0);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -655,6 +698,7 @@ int main(void)
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_acknowledge),
+		cmocka_unit_test(test_acknowledge_says_accepted),
 		cmocka_unit_test(test_short_form_from_the_dispatcher),
 		cmocka_unit_test(test_return_within_resume),
 		cmocka_unit_test(test_end_for_good),

@@ -271,8 +271,11 @@ void sim_acks_step(struct sim *s)
 			if (sim_is_down(s, node) || (!a->home && sim_chance(s, 5)))
 				node = sim_alive(s);
 			a->home = node == s->c->clients[member->client].node;
-			a->token =
-				ack(s->c, node, sim_queue_names[m->queue], member->uuid, a->idx, 0);
+			if (a->home && s->c->clients[member->client].open && (a->idx & 1))
+				a->token = ack_by(s->c, &s->c->clients[member->client], a->idx);
+			else
+				a->token = ack(s->c, node, sim_queue_names[m->queue], member->uuid,
+					a->idx, 0);
 			a->sent = true;
 			continue;
 		}

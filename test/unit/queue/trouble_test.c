@@ -340,6 +340,7 @@ static void test_copy_of_what_is_over(void **state)
 	acked(c, 1, 1, cl->events[0].idx);
 	bytes[sizeof(bytes) - 1] = 1;
 	m.name_length = sizeof(Q) - 1;
+	m.hash = rp_queue_hash(m.name, m.name_length);
 	m.tail_length = 1;
 	m.epoch = info_of(c, 0, Q).epoch;
 	m.dispatcher = c->nodes[0].id;
