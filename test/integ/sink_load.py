@@ -82,27 +82,32 @@ def away(node, producer, server, queue, rows, seconds, rate):
 
 def other_queues(node, producer, server, queue, rows, first, pairs, rate, seconds=4):
     """The p99 of another queue's puts while the sink's server is away, against while it is there, by turns, under the
-    same load. The ratios, sorted."""
-    ratios = []
+    same load; and, to be told, while the load goes to a queue that has no sink. The ratios, sorted."""
+    ratios, idle = [], []
     for pair in range(pairs):
         figures = {}
-        for there in (True, False) if pair % 2 == 0 else (False, True):
+        for how in ("there", "away", "no sink") if pair % 2 == 0 else ("no sink", "away", "there"):
             wait_until("nothing waits", 120, lambda: depth(node, queue) == 0)
-            if not there:
+            if how == "away":
                 server.kill()
-            load = producer.begin(queue, first, rate * (seconds + 1), rate)
-            first += rate * (seconds + 1)
+            load = producer.begin("nobodys" if how == "no sink" else queue, first, rate * (seconds + 1), rate)
+            if how != "no sink":
+                first += rate * (seconds + 1)
             time.sleep(0.5)
-            figures[there] = producer.flood("bystander", 0, 200 * seconds, 200)["p99_us"]
+            figures[how] = producer.flood("bystander", 0, 200 * seconds, 200)["p99_us"]
             producer.end(load)
-            node.ctl("queue", "purge", "bystander")
-            if not there:
+            for other in ("bystander", "nobodys"):
+                node.ctl("queue", "purge", other)
+            if how == "away":
                 server.start()
-        ratios.append(figures[False] / figures[True])
-        print(f"p99 of another queue: {figures[True]:.0f} us with the server there, {figures[False]:.0f} us without",
+        ratios.append(figures["away"] / figures["there"])
+        idle.append(figures["away"] / figures["no sink"])
+        print("p99 of another queue: " + ", ".join(f"{how} {us:.0f} us" for how, us in sorted(figures.items())),
               flush=True)
     wait_until("every row", 120, lambda: rows() == (first, first))
     ratios.sort()
+    idle.sort()
     print(f"p99 of another queue, away to there: {[round(r, 2) for r in ratios]}, median "
-          f"{ratios[len(ratios) // 2]:.2f}", flush=True)
+          f"{ratios[len(ratios) // 2]:.2f}; away to no sink: {[round(r, 2) for r in idle]}, median "
+          f"{idle[len(idle) // 2]:.2f}", flush=True)
     return ratios
