@@ -67,7 +67,9 @@ static int deliver_begin(struct perf_run *r, uint64_t now_ns)
 			end_consume(e, queue_name(name, q));
 		return 0;
 	}
-	w = malloc(sizeof(*w) + size * sizeof(w->slots[0]));
+	/* The names lie behind the slots. */
+	w = malloc(
+		sizeof(*w) + size * sizeof(w->slots[0]) + r->options->queues * sizeof(w->names[0]));
 	if (!w)
 		return -1;
 	e->mode = w;
@@ -75,7 +77,7 @@ static int deliver_begin(struct perf_run *r, uint64_t now_ns)
 	for (uint32_t i = 0; i < size; i++)
 		w->slots[i].next = i + 1;
 	/* Those that the server consumes; a name is the same at both ends. */
-	w->names = e->names;
+	w->names = (char(*)[32]) & w->slots[size];
 	for (uint32_t q = 0; q < r->options->queues; q++)
 		end_dispatcher(e, queue_name(w->names[q], q), END_SERVER);
 	return 0;
