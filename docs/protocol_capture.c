@@ -261,9 +261,9 @@ static void on_down(void *ctx, uint64_t node, enum rp_link_down why, uint64_t t)
 	rp_deliver_peer_down(((struct node *)ctx)->deliver, node, t);
 }
 
-static void on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t t)
+static void on_frames(void *ctx, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t t)
 {
-	rp_deliver_on_frame(((struct node *)ctx)->deliver, node, frame, t);
+	rp_deliver_on_frames(((struct node *)ctx)->deliver, node, frames, n, t);
 }
 
 static void on_room(void *ctx, uint64_t node, uint64_t t)
@@ -314,7 +314,7 @@ static const struct rp_links_ops links_ops = {
 	.random = on_random,
 	.on_up = on_up,
 	.on_down = on_down,
-	.on_frame = on_frame,
+	.on_frames = on_frames,
 	.on_room = on_room,
 };
 
@@ -357,7 +357,7 @@ static void node_start(struct node *n, int side)
 		.streams_max = 4,
 		.peers_max = 1,
 		.peer_messages_max = 64,
-		.messages_max = 64,
+		.messages_max = 512,
 		.idle_ns = 30 * RP_NS_PER_S,
 		.pool = pool,
 	};

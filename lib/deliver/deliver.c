@@ -199,6 +199,7 @@ void dl_violation(struct dl_peer *p, enum rp_deliver_violation why)
 	struct rp_deliver *d = p->d;
 
 	d->counters.violations[why]++;
+	d->violation_count++;
 	d->ops.violation(d->ctx, p->node, why);
 }
 
@@ -466,6 +467,19 @@ static void peer_pump(struct dl_peer *p, uint64_t now_ns)
 		dl_peer_mark(p);
 }
 
+/*
+ * What waits in links' queues leaves buffers to answers, heartbeats and local deliveries. What the
+ * lcores' caches hold is not counted, since a sum over all of them is too much.
+ */
+static uint32_t frames_spare(const struct rp_deliver *d)
+{
+	const struct rte_mempool *pool = d->config.pool;
+	uint32_t n = rte_mempool_get_ops(pool->ops_index)->get_count(pool);
+	uint32_t kept = pool->size / DL_POOL_LEFT_PART;
+
+	return n > kept ? n - kept : 0;
+}
+
 bool rp_deliver_poll(struct rp_deliver *d, uint64_t now_ns)
 {
 	struct rp_list work;
@@ -473,6 +487,8 @@ bool rp_deliver_poll(struct rp_deliver *d, uint64_t now_ns)
 	d->now_ns = now_ns;
 	dl_tx_timers(d, now_ns);
 	dl_unary_timers(d, now_ns);
+	if (!rp_list_empty(&d->work))
+		d->frames_spare = frames_spare(d);
 	rp_list_init(&work);
 	rp_list_splice_back(&work, &d->work);
 	while (!rp_list_empty(&work))

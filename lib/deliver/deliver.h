@@ -131,6 +131,17 @@ struct rp_deliver_ops {
 	int (*frame_out)(
 		void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
 	/**
+	 * Room for a small frame that goes as by frame_out(): all of its `bytes` are written before
+	 * anything else is called. NULL: it goes by frame_out(). May be NULL itself.
+	 */
+	uint8_t *(*frame_room)(
+		void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, uint32_t bytes);
+	/**
+	 * Messages, or answers to them, of the queues of these hashes are about to be told: what
+	 * they will touch may be fetched. May be NULL.
+	 */
+	void (*on_soon)(void *ctx, const uint32_t *hashes, unsigned n);
+	/**
 	 * Sends `frame` (take) to the node by RPC for the queue of `hash`; the answer comes to
 	 * rp_deliver_unary_result() with `token`. 0, or -errno (not taken): not now.
 	 */
@@ -169,8 +180,9 @@ struct rp_deliver_config {
 	uint32_t shards;
 	uint32_t links;		    /**< k: links of a bundle; 0 = 1 */
 	uint32_t message_bytes_max; /**< limits.message_bytes: value; the tail comes on top */
-	uint32_t window_bytes;	    /**< deliver.window_kib: credit a stream starts with */
-	uint32_t window_messages;   /**< 0 = 256 */
+	uint32_t window_bytes;	    /**< deliver.window_kib: credit a stream starts with, less where
+				       there are many */
+	uint32_t window_messages;   /**< the same in messages; 0 = 256 */
 	uint32_t peer_budget_bytes; /**< credit given to one peer's streams together */
 	uint32_t budget_bytes;	    /**< the same over all peers: what payload_pool has for it; 0 =
 				       no bound but each peer's */
@@ -243,7 +255,14 @@ void rp_deliver_raise_message_bytes(struct rp_deliver *d, uint32_t message_bytes
 /** The peer is dead or removed: everything for it comes back by on_lost, and it is forgotten. */
 void rp_deliver_peer_remove(struct rp_deliver *d, uint64_t node, uint64_t now_ns);
 
-/** take: a frame that rp_frame_shard() put on this shard. */
+/**
+ * take: frames of one link that rp_frame_shard() put on this shard, in order, RP_LINK_BURST at
+ * most. False: one broke the rules, and those behind it were dropped, as are all others of its
+ * bundle.
+ */
+bool rp_deliver_on_frames(
+	struct rp_deliver *d, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
+/** The same for one. */
 void rp_deliver_on_frame(
 	struct rp_deliver *d, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns);
 /** The link takes frames again after frame_out() said -EAGAIN. */

@@ -8,7 +8,8 @@
  *   out.c      building frames and giving them to the link
  *   flow.c     messages of one (queue, node, kind) towards a node, and their stream
  *   tx.c       what the peer answers on our streams, stream timers
- *   rx.c       streams towards us, their credit
+ *   rx.c       streams towards us
+ *   credit.c   what they may send
  *   inbound.c  received frames, control messages
  *   unary.c    the fallback
  *   view.c     streams, for people
@@ -100,11 +101,12 @@ struct dl_tx {
 	enum dl_kind kind;
 	struct dl_peer *peer;
 	struct dl_flow *flow; /* NULL: orphaned */
-	struct rp_list in_peer, dirty;
 	uint32_t hash, remote;
 	uint32_t seq_sent, seq_complete, seq_took, msgs_limit;
 	uint64_t bytes_sent, bytes_limit;
+	struct rp_list in_peer, dirty;
 };
+#define DL_TX_LINES 2
 
 struct dl_flow {
 	void *slab_next;
@@ -128,6 +130,7 @@ struct dl_flow {
 	uint64_t dispatcher;
 	uint8_t name[RP_NAME_BYTES_MAX];
 };
+#define DL_FLOW_LINES 5
 
 enum dl_rx_want {
 	DL_RX_WANT_OPENED = 1,
@@ -137,7 +140,7 @@ enum dl_rx_want {
 	DL_RX_WANT_PROCESS = 16,
 };
 
-/* A stream of the peer towards us. */
+/* A stream of the peer towards us. What a small message touches comes first. */
 struct dl_rx {
 	void *slab_next;
 	bool live, holding;
@@ -148,19 +151,23 @@ struct dl_rx {
 	uint8_t kind; /* frame type */
 	uint8_t name_length;
 	struct dl_peer *peer;
-	struct rp_list in_peer, dirty, needy, hold_entry;
+	struct rp_list dirty;
 	struct rp_list held; /* complete, not resolved */
 	uint32_t hash, remote;
 	uint32_t seq_head, seq_done, took, took_sent, msgs_limit;
+	uint32_t epoch;
+	uint64_t dispatcher;
 	uint64_t bytes_received, bytes_resolved, bytes_limit, reserved, base;
 	uint64_t partial_end; /* bytes_received when the message is complete */
 	uint64_t whole_end;   /* the message that has the peer's whole grant ends here */
+	struct rp_list needy, hold_entry;
+	uint8_t name[RP_NAME_BYTES_MAX];
+	/* Seldom, or of a message in parts. */
+	struct rp_list in_peer;
 	uint32_t partial_bytes;
 	struct rp_qmsg q;
-	uint32_t epoch;
-	uint64_t dispatcher;
-	uint8_t name[RP_NAME_BYTES_MAX];
 };
+#define DL_RX_LINES 5
 
 /* A control message that came in part. */
 struct dl_partial {
@@ -200,6 +207,7 @@ struct dl_peer {
 	uint32_t tx_links[RP_SHARDS_MAX], rx_links[RP_SHARDS_MAX]; /* the same, by link */
 	uint32_t frames_open; /* of messages that are not answered */
 	uint64_t credit_given;
+	uint32_t share;	     /* of peer_budget_bytes, for a stream of the peer */
 	struct dl_rx *whole; /* has the credit for one whole message beyond the budget */
 
 	struct rp_list lane; /* control messages to be sent */
@@ -219,7 +227,9 @@ struct dl_peer {
 };
 
 struct rp_deliver {
-	uint64_t now_ns; /* of the turn that sends */
+	uint64_t now_ns;	  /* of the turn that sends */
+	uint32_t frames_spare;	  /* buffers that its messages may still take */
+	uint32_t violation_count; /* of all kinds */
 	struct rp_deliver_config config;
 	struct rp_deliver_ops ops;
 	void *ctx;
@@ -234,11 +244,13 @@ struct rp_deliver {
 	/* Flows with a stream by the time of their last progress: with messages, without, and
 	 * without for so long that the credit went back. */
 	struct rp_list busy, quiet, idle;
-	struct rp_list waiting; /* flows to be tried again after DL_WAIT_NS */
-	uint64_t retry_at_ns;	/* earliest unary retry of a peer */
-	uint64_t credit_given;	/* to all peers' streams */
-	uint32_t wholes;	/* peers with a `whole` */
-	bool budget_short;	/* a stream waits for what another peer's has */
+	struct rp_list waiting;	 /* flows to be tried again after DL_WAIT_NS */
+	uint64_t retry_at_ns;	 /* earliest unary retry of a peer */
+	uint64_t credit_given;	 /* to all peers' streams */
+	uint32_t share;		 /* of budget_bytes, for a stream */
+	uint32_t share_messages; /* likewise, of what can be parked */
+	uint32_t wholes;	 /* peers with a `whole` */
+	bool budget_short;	 /* a stream waits for what another peer's has */
 	struct rp_deliver_counters counters;
 };
 
@@ -255,6 +267,14 @@ static inline uint32_t dl_link_of(const struct rp_deliver *d, uint32_t hash)
 	return rp_hash_pick(hash, RP_MAX(d->config.links, 1u));
 }
 bool dl_peer_can_unary(const struct dl_peer *p);
+/* Brings so many lines of what is soon used near; NULL is fine. */
+static inline void dl_fetch(const void *object, unsigned lines)
+{
+	const uint8_t *p = object;
+
+	for (unsigned i = 0; p && i < lines; i++)
+		__builtin_prefetch(p + i * RP_CACHE_LINE, 1);
+}
 /* Counts, and has the bundle closed. The caller returns at once: everything may be gone. */
 void dl_violation(struct dl_peer *p, enum rp_deliver_violation why);
 
@@ -273,6 +293,10 @@ struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint3
 struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
 	struct rp_frame_header *h, struct dl_cursor *cursor, bool *started, uint32_t n,
 	const struct dl_extra *extra, bool with_name);
+/* The same, given to the link; false: no buffers, nothing has left. */
+bool dl_frame_send(struct dl_peer *p, const struct dl_msg *m, struct rp_frame_header *h,
+	struct dl_cursor *cursor, bool *started, uint32_t n, const struct dl_extra *extra,
+	bool with_name);
 /* Moves payload bytes into mbufs of our pool, appended to *to; false: no buffers, nothing moved. */
 bool dl_payload_move(struct rp_deliver *d, struct rte_mbuf **to, struct rte_mbuf *from);
 /* Puts the first `n` bytes into one segment; false: no buffers. */
@@ -312,6 +336,22 @@ void dl_tx_service(struct dl_tx *tx);
 void dl_tx_on_frame(
 	struct dl_peer *p, const struct rp_frame_header *h, struct rp_reader *r, uint64_t now_ns);
 void dl_tx_timers(struct rp_deliver *d, uint64_t now_ns);
+
+/* credit.c */
+/* A stream is open, and has its first credit where there is some. */
+void dl_credit_begin(struct dl_rx *rx);
+/* What it has goes back. */
+void dl_credit_end(struct dl_rx *rx);
+/* A stream of the peer came or went. */
+void dl_credit_shares(struct dl_peer *p);
+/* An incomplete message has to have what it needs. */
+void dl_credit_announce(struct dl_rx *rx);
+/* Something was resolved, and is used no more. */
+void dl_credit_release(struct dl_rx *rx);
+/* Those that wait get what there is. */
+void dl_credit_serve(struct dl_peer *p);
+/* A message is held by its queue, or another one waits for credit. */
+void dl_credit_held(struct dl_peer *p);
 
 /* rx.c */
 void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct dl_open *o);

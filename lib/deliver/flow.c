@@ -347,18 +347,6 @@ void rp_deliver_part(struct rp_deliver *d,
 	}
 }
 
-/*
- * What waits in links' queues leaves buffers to answers, heartbeats and local deliveries. What the
- * lcores' caches hold is not counted, since a sum over all of them is too much for each frame.
- */
-static bool frames_short(const struct rp_deliver *d)
-{
-	const struct rte_mempool *pool = d->config.pool;
-
-	return rte_mempool_get_ops(pool->ops_index)->get_count(pool) <
-	       pool->size / DL_POOL_LEFT_PART;
-}
-
 /* One frame of the flow's next message. False: nothing sent (no credit, or no buffers). */
 bool dl_flow_pump(struct dl_flow *f)
 {
@@ -367,13 +355,12 @@ bool dl_flow_pump(struct dl_flow *f)
 	struct dl_msg *m = f->next;
 	const struct dl_extra extra = {.has_total = m && m->bytes > 0, .total = m ? m->bytes : 0};
 	struct rp_frame_header h = {0};
-	struct rte_mbuf *frame;
 	bool head = !f->started;
 	uint64_t n;
 
 	if (!flow_sendable(f))
 		return false;
-	if (frames_short(d)) {
+	if (d->frames_spare == 0) {
 		d->counters.no_buffers++;
 		return false;
 	}
@@ -384,9 +371,9 @@ bool dl_flow_pump(struct dl_flow *f)
 	n = RP_MIN((uint64_t)(head ? m->bytes : f->cursor.left), tx->bytes_limit - tx->bytes_sent);
 	n = RP_MIN(n, (uint64_t)RP_FRAME_CHUNK_BYTES);
 	h.handle = tx->remote;
-	frame = dl_frame_next(d, m, &h, &f->cursor, &f->started, (uint32_t)n, &extra, false);
-	if (!frame)
+	if (!dl_frame_send(f->peer, m, &h, &f->cursor, &f->started, (uint32_t)n, &extra, false))
 		return false;
+	d->frames_spare--;
 	tx->bytes_sent += n;
 	m->sent = true;
 	frame_count(f->peer, m);
@@ -403,7 +390,6 @@ bool dl_flow_pump(struct dl_flow *f)
 		else
 			d->counters.deliveries_streamed++;
 	}
-	dl_emit(f->peer, f->hash, frame);
 	return true;
 }
 
@@ -420,15 +406,13 @@ bool dl_lane_pump(struct dl_peer *p)
 		.seq = p->ring_tail,
 	};
 	struct rp_frame_header h = {.handle = m->q.hash};
-	struct rte_mbuf *frame;
 	bool head = !p->lane_started;
 	uint32_t n;
 
 	if (head && (p->ring_tail - p->ring_head > d->ring_mask || !dl_head_allowed(p)))
 		return false;
 	n = RP_MIN(head ? m->bytes : p->lane_cursor.left, (uint32_t)RP_FRAME_CHUNK_BYTES);
-	frame = dl_frame_next(d, m, &h, &p->lane_cursor, &p->lane_started, n, &extra, true);
-	if (!frame)
+	if (!dl_frame_send(p, m, &h, &p->lane_cursor, &p->lane_started, n, &extra, true))
 		return false;
 	if (head) {
 		m->sent = true;
@@ -441,7 +425,6 @@ bool dl_lane_pump(struct dl_peer *p)
 		rp_list_unlink(&m->lane);
 		d->counters.controls_framed++;
 	}
-	dl_emit(p, m->q.hash, frame);
 	return true;
 }
 

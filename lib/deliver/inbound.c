@@ -304,21 +304,15 @@ static bool frame_check(struct dl_peer *p, const struct rp_frame_header *h, uint
 	return true;
 }
 
-void rp_deliver_on_frame(
-	struct rp_deliver *d, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns)
+static void frame_take(struct dl_peer *p, struct rte_mbuf *frame, uint64_t now_ns)
 {
-	struct dl_peer *p = dl_peer_of(d, node);
+	struct rp_deliver *d = p->d;
 	uint8_t buffer[DL_HEAD_BYTES_MAX];
 	const uint8_t *head;
 	struct rp_frame_header h;
 	struct rp_reader r;
 	uint32_t n;
 
-	if (!p || !p->up) {
-		d->counters.frames_stale++;
-		rte_pktmbuf_free(frame);
-		return;
-	}
 	d->counters.frames_in++;
 	head = dl_head_of(frame, buffer, &n);
 	if (n < RP_FRAME_HEADER_BYTES) {
@@ -343,4 +337,92 @@ void rp_deliver_on_frame(
 			on_stream_frame(p, &h, &r, now_ns);
 		rte_pktmbuf_free(frame);
 	}
+}
+
+/* ---- many streams ---- */
+
+/* With fewer their state is near anyway. */
+#define FETCH_STREAMS_MIN 64
+
+/* What begins a frame says which stream it is of. */
+static void stream_fetch(const struct rp_deliver *d, const struct rte_mbuf *frame)
+{
+	const uint8_t *head = rte_pktmbuf_mtod(frame, const uint8_t *);
+	struct rp_reader r = rp_reader_of(head + 4, 4);
+	uint32_t slot = rp_read_le32(&r) & 0xffffff;
+
+	if (rp_frame_routing(head[0]) != RP_FRAME_ROUTE_STREAM || slot == DL_SLOT_CONTROL)
+		return;
+	if (slot & DL_SLOT_RX)
+		dl_fetch(dl_slab_at(&d->rxs, slot & ~DL_SLOT_RX), DL_RX_LINES);
+	else
+		dl_fetch(dl_slab_at(&d->txs, slot), DL_TX_LINES);
+}
+
+/* The stream is near by now: what it leads to. */
+static void flow_fetch(
+	const struct rp_deliver *d, const struct rte_mbuf *frame, uint32_t *hashes, unsigned *n)
+{
+	const uint8_t *head = rte_pktmbuf_mtod(frame, const uint8_t *);
+	struct rp_reader r = rp_reader_of(head + 4, 4);
+	uint32_t slot = rp_read_le32(&r) & 0xffffff;
+	const struct dl_rx *rx;
+	const struct dl_tx *tx;
+
+	if (rp_frame_routing(head[0]) == RP_FRAME_ROUTE_HASH) {
+		r = rp_reader_of(head + 4, 4);
+		hashes[(*n)++] = rp_read_le32(&r);
+		return;
+	}
+	if (slot == DL_SLOT_CONTROL)
+		return;
+	if (slot & DL_SLOT_RX) {
+		rx = dl_slab_at(&d->rxs, slot & ~DL_SLOT_RX);
+		if (rx && rx->live)
+			hashes[(*n)++] = rx->hash;
+		return;
+	}
+	tx = dl_slab_at(&d->txs, slot);
+	if (!tx || !tx->live)
+		return;
+	hashes[(*n)++] = tx->hash;
+	dl_fetch(tx->flow, DL_FLOW_LINES);
+}
+
+static void frames_fetch(struct rp_deliver *d, struct rte_mbuf *const *frames, unsigned n)
+{
+	uint32_t hashes[RP_LINK_BURST];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		stream_fetch(d, frames[i]);
+	for (unsigned i = 0; i < n; i++)
+		flow_fetch(d, frames[i], hashes, &count);
+	if (d->ops.on_soon && count > 0)
+		d->ops.on_soon(d->ctx, hashes, count);
+}
+
+bool rp_deliver_on_frames(
+	struct rp_deliver *d, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
+{
+	struct dl_peer *p = dl_peer_of(d, node);
+	uint32_t violations = d->violation_count;
+	unsigned i = 0;
+
+	RP_ASSERT(n <= RP_LINK_BURST);
+	if (n > 1 && d->rxs.taken + d->txs.taken >= FETCH_STREAMS_MIN)
+		frames_fetch(d, frames, n);
+	/* What is behind one that breaks the rules is of a bundle that is over. */
+	while (i < n && p && p->up && d->violation_count == violations)
+		frame_take(p, frames[i++], now_ns);
+	d->counters.frames_stale += n - i;
+	if (i < n)
+		rte_pktmbuf_free_bulk(frames + i, n - i);
+	return d->violation_count == violations;
+}
+
+void rp_deliver_on_frame(
+	struct rp_deliver *d, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns)
+{
+	rp_deliver_on_frames(d, node, &frame, 1, now_ns);
 }

@@ -56,14 +56,34 @@ void dl_backlog_drop(struct dl_peer *p)
 	p->blocked = false;
 }
 
+/* Where a small frame may be written for the link; NULL: it goes as an mbuf of its own. */
+static uint8_t *frame_room(struct dl_peer *p, uint32_t hash, uint32_t bytes)
+{
+	struct rp_deliver *d = p->d;
+	uint8_t *room;
+
+	if (!d->ops.frame_room || p->blocked || !p->up || p->gone)
+		return NULL;
+	room = d->ops.frame_room(d->ctx, p->node, p->bundle, hash, bytes);
+	d->counters.frames_out += room != NULL;
+	return room;
+}
+
 bool dl_emit_small(struct dl_peer *p, uint32_t hash, struct rp_frame_header *h, const void *body,
 	uint32_t length)
 {
-	uint8_t bytes[DL_HEAD_BYTES_MAX];
+	uint8_t bytes[DL_HEAD_BYTES_MAX], *room;
 	struct rte_mbuf *frame;
 
 	RP_ASSERT(length <= RP_FRAME_FIELDS_BYTES_MAX);
 	h->length = length;
+	room = frame_room(p, hash, RP_FRAME_HEADER_BYTES + length);
+	if (room) {
+		rp_frame_header_write(h, room);
+		if (length > 0)
+			memcpy(room + RP_FRAME_HEADER_BYTES, body, length);
+		return true;
+	}
 	rp_frame_header_write(h, bytes);
 	if (length > 0)
 		memcpy(bytes + RP_FRAME_HEADER_BYTES, body, length);
@@ -144,17 +164,43 @@ struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint3
 	return frame;
 }
 
-static uint32_t head_encode(const struct rp_deliver *d, const struct dl_msg *m,
+/* The time in which it waited here is taken off as well. */
+static uint32_t process_head(struct rp_deliver *d, const struct dl_msg *m,
 	struct rp_frame_header *h, const struct dl_extra *extra, bool with_name, uint8_t *head)
 {
-	struct rp_qmsg q;
+	struct rp_qmsg q = m->q;
 
-	if (!m->q.process.kind)
-		return dl_encode(h, &m->q, extra, with_name, head);
-	q = m->q;
-	/* The time in which it waited here is taken off as well. */
 	q.process.left_us = rp_process_left_us(q.process.left_us, q.process.left_ns, d->now_ns);
 	return dl_encode(h, &q, extra, with_name, head);
+}
+
+/* Header and fields of a message's next frame, with `n` of its bytes that are left; their length.
+ */
+static uint32_t head_write(struct rp_deliver *d, const struct dl_msg *m, struct rp_frame_header *h,
+	bool started, uint32_t n, uint32_t left, const struct dl_extra *extra, bool with_name,
+	uint8_t *head)
+{
+	RP_ASSERT(n <= left);
+	h->flags = n < left ? RP_FRAME_MORE : 0;
+	h->length = n;
+	if (!started && m->q.process.kind)
+		return process_head(d, m, h, extra, with_name, head);
+	if (!started)
+		return dl_encode(h, &m->q, extra, with_name, head);
+	h->type = dl_frame_type(m->q.type);
+	h->flags |= RP_FRAME_CONT;
+	h->epoch = m->q.epoch;
+	h->dispatcher = m->q.dispatcher;
+	rp_frame_header_write(h, head);
+	return RP_FRAME_HEADER_BYTES;
+}
+
+static struct dl_cursor cursor_of(
+	const struct dl_msg *m, const struct dl_cursor *cursor, bool started)
+{
+	if (started)
+		return *cursor;
+	return (struct dl_cursor){.segment = m->q.payload, .left = m->bytes};
 }
 
 struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
@@ -162,30 +208,56 @@ struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
 	const struct dl_extra *extra, bool with_name)
 {
 	uint8_t head[DL_HEAD_BYTES_MAX];
-	struct dl_cursor c = *cursor;
-	uint32_t head_length = RP_FRAME_HEADER_BYTES;
-	struct rte_mbuf *frame;
+	struct dl_cursor c = cursor_of(m, cursor, *started);
+	uint32_t length = head_write(d, m, h, *started, n, c.left, extra, with_name, head);
+	struct rte_mbuf *frame = dl_frame_build(d, head, length, &c, n);
 
-	if (!*started)
-		c = (struct dl_cursor){.segment = m->q.payload, .left = m->bytes};
-	RP_ASSERT(n <= c.left);
-	h->flags = n < c.left ? RP_FRAME_MORE : 0;
-	h->length = n;
-	if (!*started) {
-		head_length = head_encode(d, m, h, extra, with_name, head);
-	} else {
-		h->type = dl_frame_type(m->q.type);
-		h->flags |= RP_FRAME_CONT;
-		h->epoch = m->q.epoch;
-		h->dispatcher = m->q.dispatcher;
-		rp_frame_header_write(h, head);
-	}
-	frame = dl_frame_build(d, head, head_length, &c, n);
 	if (!frame)
 		return NULL;
 	*cursor = c;
 	*started = true;
 	return frame;
+}
+
+static void cursor_copy(struct dl_cursor *c, uint8_t *out, uint32_t n)
+{
+	c->left -= n;
+	while (n > 0) {
+		uint32_t take;
+
+		cursor_settle(c);
+		RP_ASSERT(c->segment);
+		take = RP_MIN(n, c->segment->data_len - c->offset);
+		memcpy(out, rte_pktmbuf_mtod_offset(c->segment, const uint8_t *, c->offset), take);
+		c->offset += take;
+		out += take;
+		n -= take;
+	}
+}
+
+bool dl_frame_send(struct dl_peer *p, const struct dl_msg *m, struct rp_frame_header *h,
+	struct dl_cursor *cursor, bool *started, uint32_t n, const struct dl_extra *extra,
+	bool with_name)
+{
+	uint8_t head[DL_HEAD_BYTES_MAX], *room = NULL;
+	struct dl_cursor c = cursor_of(m, cursor, *started);
+	uint32_t length = head_write(p->d, m, h, *started, n, c.left, extra, with_name, head);
+	struct rte_mbuf *frame;
+
+	if (n <= DL_COPY_BYTES_MAX)
+		room = frame_room(p, m->q.hash, length + n);
+	if (room) {
+		memcpy(room, head, length);
+		cursor_copy(&c, room + length, n);
+	} else {
+		frame = dl_frame_build(p->d, head, length, &c, n);
+		if (!frame)
+			return false;
+		dl_emit(p, m->q.hash, frame);
+	}
+	*cursor = c;
+	*started = true;
+	return true;
 }
 
 bool dl_payload_move(struct rp_deliver *d, struct rte_mbuf **to, struct rte_mbuf *from)

@@ -6,181 +6,12 @@
 
 #include "deliver_priv.h"
 
-/*
- * Credit. A stream may have sent us bytes up to bytes_limit = bytes_resolved + reserved at the time
- * it was told. `reserved` is what the stream has of the peer's budget: `base` (the window, or 0
- * while the budget was exhausted), raised to what an announced message needs. When the budget
- * cannot give that, one stream a peer gets it all the same (`whole`), of WHOLES_MAX peers, and the
- * others wait in `needy`; so every announced message is completed in its turn, and what is held is
- * bounded by the budget of all peers + WHOLES_MAX messages.
- */
-#define WHOLES_MAX 4
-
 void dl_rx_want(struct dl_rx *rx, uint8_t want)
 {
 	rx->wants |= want;
 	if (rp_list_empty(&rx->dirty))
 		rp_list_push_back(&rx->peer->dirty_rx, &rx->dirty);
 	dl_peer_mark(rx->peer);
-}
-
-static void budget_charge(struct dl_peer *p, uint64_t bytes)
-{
-	p->credit_given += bytes;
-	p->d->credit_given += bytes;
-}
-
-static void budget_return(struct dl_peer *p, uint64_t bytes)
-{
-	p->credit_given -= bytes;
-	p->d->credit_given -= bytes;
-}
-
-static bool budget_take(struct dl_peer *p, uint64_t bytes)
-{
-	struct rp_deliver *d = p->d;
-
-	if (p->credit_given + bytes > d->config.peer_budget_bytes)
-		return false;
-	if (d->config.budget_bytes && d->credit_given + bytes > d->config.budget_bytes) {
-		d->budget_short = true;
-		return false;
-	}
-	budget_charge(p, bytes);
-	return true;
-}
-
-static void whole_end(struct dl_rx *rx)
-{
-	if (rx->peer->whole != rx)
-		return;
-	rx->peer->whole = NULL;
-	rx->peer->d->wholes--;
-}
-
-/* What the announced message needs of the budget; 0: nothing is announced. */
-static uint64_t rx_need(const struct dl_rx *rx)
-{
-	uint64_t window = rx->peer->d->config.window_bytes;
-
-	if (!rx->partial)
-		return 0;
-	if (rx->discard)
-		return RP_MIN(window, rx->partial_end - rx->bytes_resolved);
-	return rx->partial_end - rx->bytes_resolved;
-}
-
-static bool rx_reserve(struct dl_rx *rx)
-{
-	struct dl_peer *p = rx->peer;
-	uint64_t need = rx_need(rx), window = p->d->config.window_bytes;
-
-	if (rx->base == 0 && need > rx->reserved && rx->reserved < window &&
-		budget_take(p, window - rx->reserved))
-		rx->base = rx->reserved = window;
-	if (need <= rx->reserved)
-		return true;
-	if (!budget_take(p, need - rx->reserved)) {
-		if (p->whole || p->d->wholes >= WHOLES_MAX) {
-			p->d->budget_short |= !p->whole;
-			return false;
-		}
-		p->whole = rx;
-		p->d->wholes++;
-		rx->whole_end = rx->partial_end;
-		budget_charge(p, need - rx->reserved);
-	}
-	rx->reserved = need;
-	return true;
-}
-
-/* A CREDIT is worth a frame: half a window, or the rest of a message that cannot end without. */
-static void rx_credit(struct dl_rx *rx)
-{
-	const struct rp_deliver_config *config = &rx->peer->d->config;
-	uint64_t bytes = rx->bytes_resolved + rx->reserved;
-	uint32_t messages = rx->seq_done + config->window_messages;
-	bool stuck = rx->partial && rx->partial_end > rx->bytes_limit && bytes > rx->bytes_limit;
-
-	if (stuck || bytes >= rx->bytes_limit + RP_MAX(config->window_bytes / 2, 1u) ||
-		messages - rx->msgs_limit >= (config->window_messages + 1) / 2)
-		dl_rx_want(rx, DL_RX_WANT_CREDIT);
-}
-
-static void peer_needy_serve(struct dl_peer *p)
-{
-	while (!rp_list_empty(&p->needy)) {
-		struct dl_rx *rx = rp_list_entry(p->needy.next, struct dl_rx, needy);
-
-		if (!rx_reserve(rx))
-			return;
-		rp_list_unlink(&rx->needy);
-		rx_credit(rx);
-	}
-}
-
-static void needy_serve(struct dl_peer *p)
-{
-	struct rp_deliver *d = p->d;
-
-	peer_needy_serve(p);
-	if (!d->budget_short)
-		return;
-	/* Whoever finds too little again says so again; not always the same one comes first. */
-	d->budget_short = false;
-	for (uint32_t i = 1; i < d->peer_count; i++) {
-		struct dl_peer *other = &d->peers[(p - d->peers + i) % d->peer_count];
-
-		if (other->node != 0)
-			peer_needy_serve(other);
-	}
-}
-
-/* The one that has the grant and is held must not keep the others from coming. */
-static void whole_check(struct dl_peer *p)
-{
-	if (p->whole && p->whole->holding && !rp_list_empty(&p->needy))
-		dl_rx_want(p->whole, DL_RX_WANT_PROCESS);
-}
-
-/*
- * Asks for what the incomplete message needs, and queues for it when there is none to be had. With
- * messages held before it only the budget gives: what is beyond it is for one message, not for a
- * row of them. It asks again when they are resolved.
- */
-static void rx_announce(struct dl_rx *rx)
-{
-	struct dl_peer *p = rx->peer;
-	uint64_t need = rx_need(rx);
-
-	if (need > rx->reserved && rp_list_empty(&rx->needy)) {
-		if (!rp_list_empty(&rx->held)) {
-			if (rp_list_empty(&p->needy) && budget_take(p, need - rx->reserved))
-				rx->reserved = need;
-		} else if (!rp_list_empty(&p->needy) || !rx_reserve(rx)) {
-			rp_list_push_back(&p->needy, &rx->needy);
-			whole_check(p);
-		}
-	}
-	rx_credit(rx);
-}
-
-/* Gives back what was reserved beyond the base and is not in use any more. */
-static void rx_release(struct dl_rx *rx)
-{
-	struct dl_peer *p = rx->peer;
-	uint64_t keep = RP_MAX(rx->base, rx->bytes_received - rx->bytes_resolved);
-
-	if (rx->partial)
-		keep = RP_MAX(keep, RP_MIN(rx->reserved, rx_need(rx)));
-	if (rx->reserved > keep) {
-		budget_return(p, rx->reserved - keep);
-		rx->reserved = keep;
-	}
-	if (rx->bytes_resolved >= rx->whole_end)
-		whole_end(rx);
-	needy_serve(p);
-	rx_announce(rx);
 }
 
 static uint32_t rx_handle(const struct dl_rx *rx)
@@ -226,7 +57,6 @@ void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct
 		.hash = h->handle,
 		.remote = o->handle,
 		.name_length = o->name_length,
-		.msgs_limit = d->config.window_messages,
 		.epoch = h->epoch,
 		.dispatcher = h->dispatcher,
 	};
@@ -239,8 +69,7 @@ void dl_rx_open(struct dl_peer *p, const struct rp_frame_header *h, const struct
 	p->rx_count++;
 	p->rx_links[dl_link_of(d, rx->hash)]++;
 	d->counters.streams_accepted++;
-	if (rp_list_empty(&p->needy) && budget_take(p, d->config.window_bytes))
-		rx->base = rx->reserved = rx->bytes_limit = d->config.window_bytes;
+	dl_credit_begin(rx);
 	dl_rx_want(rx, DL_RX_WANT_OPENED);
 }
 
@@ -264,28 +93,19 @@ static void rx_drop_messages(struct dl_rx *rx)
 	}
 }
 
-static void rx_give_up_credit(struct dl_rx *rx)
-{
-	struct dl_peer *p = rx->peer;
-
-	rp_list_unlink(&rx->needy);
-	budget_return(p, rx->reserved);
-	rx->reserved = rx->base = 0;
-	whole_end(rx);
-}
-
 void dl_rx_free(struct dl_rx *rx)
 {
 	struct dl_peer *p = rx->peer;
 
 	rx_drop_messages(rx);
-	rx_give_up_credit(rx);
+	dl_credit_end(rx);
 	rp_list_unlink(&rx->in_peer);
 	rp_list_unlink(&rx->dirty);
 	p->rx_count--;
 	p->rx_links[dl_link_of(p->d, rx->hash)]--;
 	rx->live = false;
 	dl_slab_put(&p->d->rxs, rx);
+	dl_credit_shares(p);
 }
 
 void dl_rx_close(struct dl_rx *rx, const struct rp_frame_header *h)
@@ -304,11 +124,11 @@ void dl_rx_close(struct dl_rx *rx, const struct rp_frame_header *h)
 		return;
 	}
 	rx_drop_messages(rx);
-	rx_give_up_credit(rx);
+	dl_credit_end(rx);
 	/* Credit and process are moot; an OPENED that waits still has to go before the CLOSE. */
 	rx->wants &= DL_RX_WANT_OPENED;
 	dl_rx_want(rx, DL_RX_WANT_CLOSE);
-	needy_serve(p);
+	dl_credit_serve(p);
 }
 
 void dl_rx_reset(struct dl_rx *rx)
@@ -317,11 +137,11 @@ void dl_rx_reset(struct dl_rx *rx)
 
 	p->d->counters.streams_reset++;
 	rx_drop_messages(rx);
-	rx_give_up_credit(rx);
+	dl_credit_end(rx);
 	rx->resetting = true;
 	rx->wants &= DL_RX_WANT_OPENED;
 	dl_rx_want(rx, DL_RX_WANT_CLOSE);
-	needy_serve(p);
+	dl_credit_serve(p);
 }
 
 void dl_rx_return(struct dl_rx *rx)
@@ -333,12 +153,12 @@ void dl_rx_return(struct dl_rx *rx)
 		dl_violation(rx->peer, RP_DELIVER_VIOLATION_ORDER);
 		return;
 	}
-	rx_give_up_credit(rx);
+	dl_credit_end(rx);
 	rx->bytes_limit = rx->bytes_received;
-	rx->msgs_limit = rx->seq_done + rx->peer->d->config.window_messages;
+	rx->msgs_limit = rx->seq_done + rx->peer->d->share_messages;
 	rx->wants &= (uint8_t)~DL_RX_WANT_CREDIT;
 	dl_rx_want(rx, DL_RX_WANT_RETURNED);
-	needy_serve(rx->peer);
+	dl_credit_serve(rx->peer);
 }
 
 static bool rx_emit_took(struct dl_rx *rx)
@@ -438,58 +258,48 @@ void dl_rx_process(struct dl_rx *rx, uint64_t now_ns)
 		done = true;
 	}
 	if (done)
-		rx_release(rx);
+		dl_credit_release(rx);
 	/* Asked once more and still held: it is given up for those that wait for its grant. */
 	if (rx->holding && rx->peer->whole == rx && !rp_list_empty(&rx->peer->needy))
 		dl_rx_reset(rx);
 }
 
 /* A message is whole. The common case is answered on the spot and never parked. */
-static void rx_complete(struct dl_rx *rx, uint64_t now_ns)
+static void rx_complete(struct dl_rx *rx, struct dl_msg *now, uint64_t now_ns)
 {
 	struct dl_peer *p = rx->peer;
 	struct rp_deliver *d = p->d;
-	struct dl_msg now = {
-		.q = rx->q,
-		.bytes = rx->discard ? 0 : rx->partial_bytes,
-		.answer = rx->discard ? RP_Q_TOO_LARGE : DL_UNANSWERED,
-		.answer_epoch = rx->q.epoch,
-		.answer_dispatcher = rx->q.dispatcher,
-	};
 	struct dl_msg *m;
 
-	rx->q.payload = NULL;
-	rx->partial = rx->discard = false;
-	if (now.answer == DL_UNANSWERED &&
-		!dl_payload_gather(d, &now.q.payload, rp_qmsg_head_bytes(&now.q)))
-		now.answer = RP_Q_LIMIT;
-	if (rp_list_empty(&rx->held) && !rx->holding && rx_answer(rx, &now, now_ns)) {
-		rx_release(rx);
+	if (now->answer == DL_UNANSWERED &&
+		!dl_payload_gather(d, &now->q.payload, rp_qmsg_head_bytes(&now->q)))
+		now->answer = RP_Q_LIMIT;
+	if (rp_list_empty(&rx->held) && !rx->holding && rx_answer(rx, now, now_ns)) {
+		dl_credit_release(rx);
 		return;
 	}
 	m = dl_slab_get(&d->parked);
 	if (!m) {
 		/* Only a peer that gets far more held than it may is met by this. */
-		rte_pktmbuf_free(now.q.payload);
+		rte_pktmbuf_free(now->q.payload);
 		dl_violation(p, RP_DELIVER_VIOLATION_CREDIT);
 		return;
 	}
-	*m = now;
+	*m = *now;
 	rp_list_init(&m->lane);
 	rp_list_push_back(&rx->held, &m->entry);
-	whole_check(p);
+	dl_credit_held(p);
 }
 
-static bool rx_head(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_reader *r)
+/* Fields and sequence of a message's first frame, into `q`; false: it broke the rules. */
+static bool rx_head(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_reader *r,
+	struct rp_qmsg *q, struct dl_extra *extra)
 {
-	const struct rp_deliver *d = rx->peer->d;
-	struct dl_extra extra;
-
 	if (rx->partial) {
 		dl_violation(rx->peer, RP_DELIVER_VIOLATION_ORDER);
 		return false;
 	}
-	if (!dl_decode(h, r, &rx->q, &extra) || rx->q.name || extra.has_seq) {
+	if (!dl_decode(h, r, q, extra) || q->name || extra->has_seq) {
 		dl_violation(rx->peer, RP_DELIVER_VIOLATION_FIELDS);
 		return false;
 	}
@@ -498,18 +308,108 @@ static bool rx_head(struct dl_rx *rx, const struct rp_frame_header *h, struct rp
 		return false;
 	}
 	rx->seq_head++;
-	rx->q.name = rx->name;
-	rx->q.name_length = rx->name_length;
-	rx->q.hash = rx->hash;
+	q->name = rx->name;
+	q->name_length = rx->name_length;
+	q->hash = rx->hash;
 	if (rx->superseded)
-		rx->q.flags |= RP_QMSG_REPEAT;
+		q->flags |= RP_QMSG_REPEAT;
 	rx->epoch = h->epoch;
 	rx->dispatcher = h->dispatcher;
+	return true;
+}
+
+static bool is_too_large(const struct dl_rx *rx, const struct rp_qmsg *q, uint32_t total)
+{
+	return total - rp_qmsg_head_bytes(q) > rx->peer->d->config.message_bytes_max;
+}
+
+static bool rx_begin(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_reader *r)
+{
+	struct dl_extra extra;
+	struct rp_qmsg q;
+
+	if (!rx_head(rx, h, r, &q, &extra))
+		return false;
+	rx->q = q;
 	rx->partial = true;
 	rx->partial_bytes = extra.total;
 	rx->partial_end = rx->bytes_received + extra.total;
-	rx->discard = extra.total - rp_qmsg_head_bytes(&rx->q) > d->config.message_bytes_max;
+	rx->discard = is_too_large(rx, &q, extra.total);
 	return true;
+}
+
+/* `n` more bytes came. False: more than the credit, or than was announced. */
+static bool rx_count(struct dl_rx *rx, uint32_t n, uint64_t end, bool more)
+{
+	rx->bytes_received += n;
+	if (rx->bytes_received <= rx->bytes_limit && rx->bytes_received <= end &&
+		more == (rx->bytes_received < end))
+		return true;
+	dl_violation(rx->peer, rx->bytes_received > rx->bytes_limit ? RP_DELIVER_VIOLATION_CREDIT
+								    : RP_DELIVER_VIOLATION_LENGTH);
+	return false;
+}
+
+/* The frame without its first bytes; NULL, and freed: there is nothing more in it. */
+static struct rte_mbuf *frame_trim(struct rte_mbuf *frame, uint32_t bytes)
+{
+	if (frame->data_len > bytes) {
+		rte_pktmbuf_adj(frame, (uint16_t)bytes);
+		return frame;
+	}
+	rp_chain_skip(&frame, bytes);
+	return frame;
+}
+
+/* A message in one frame, as most are: it never lies in the stream. */
+static void rx_whole(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_reader *r,
+	struct rte_mbuf *frame, uint64_t now_ns)
+{
+	const uint8_t *fields = r->pos;
+	struct dl_extra extra;
+	struct dl_msg m;
+	uint32_t n;
+
+	if (!rx_head(rx, h, r, &m.q, &extra)) {
+		rte_pktmbuf_free(frame);
+		return;
+	}
+	n = h->length - (uint32_t)(r->pos - fields);
+	if (!rx_count(rx, n, rx->bytes_received + extra.total, false)) {
+		rte_pktmbuf_free(frame);
+		return;
+	}
+	m.flow = NULL;
+	m.frames = m.seq = 0;
+	m.sent = false;
+	m.bytes = n;
+	m.answer = DL_UNANSWERED;
+	m.answer_epoch = m.q.epoch;
+	m.answer_dispatcher = m.q.dispatcher;
+	if (is_too_large(rx, &m.q, extra.total)) {
+		rx->bytes_resolved += n;
+		m.bytes = 0;
+		m.answer = RP_Q_TOO_LARGE;
+		rte_pktmbuf_free(frame);
+	} else {
+		m.q.payload = frame_trim(frame, h->length - n + RP_FRAME_HEADER_BYTES);
+	}
+	rx_complete(rx, &m, now_ns);
+}
+
+static void rx_parts_complete(struct dl_rx *rx, uint64_t now_ns)
+{
+	struct dl_msg now = {
+		.q = rx->q,
+		.bytes = rx->discard ? 0 : rx->partial_bytes,
+		.answer = rx->discard ? RP_Q_TOO_LARGE : DL_UNANSWERED,
+		.answer_epoch = rx->q.epoch,
+		.answer_dispatcher = rx->q.dispatcher,
+	};
+
+	rx->q.payload = NULL;
+	rx->partial = rx->discard = false;
+	rx_complete(rx, &now, now_ns);
 }
 
 void dl_rx_payload(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_reader *r,
@@ -520,33 +420,26 @@ void dl_rx_payload(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_
 	uint32_t n;
 	bool more = h->flags & RP_FRAME_MORE;
 
+	if (!(h->flags & (RP_FRAME_CONT | RP_FRAME_MORE))) {
+		rx_whole(rx, h, r, frame, now_ns);
+		return;
+	}
 	if (h->flags & RP_FRAME_CONT) {
 		if (!rx->partial || h->fields != 0) {
 			rte_pktmbuf_free(frame);
 			dl_violation(p, RP_DELIVER_VIOLATION_ORDER);
 			return;
 		}
-	} else if (!rx_head(rx, h, r)) {
+	} else if (!rx_begin(rx, h, r)) {
 		rte_pktmbuf_free(frame);
 		return;
 	}
 	n = h->length - (uint32_t)(r->pos - fields);
-	rx->bytes_received += n;
-	if (rx->bytes_received > rx->bytes_limit || rx->bytes_received > rx->partial_end ||
-		more != (rx->bytes_received < rx->partial_end)) {
-		enum rp_deliver_violation why = rx->bytes_received > rx->bytes_limit
-							? RP_DELIVER_VIOLATION_CREDIT
-							: RP_DELIVER_VIOLATION_LENGTH;
-
+	if (!rx_count(rx, n, rx->partial_end, more)) {
 		rte_pktmbuf_free(frame);
-		dl_violation(p, why);
 		return;
 	}
-	rp_chain_skip(&frame, h->length - n + RP_FRAME_HEADER_BYTES);
-	if (n == 0) {
-		rte_pktmbuf_free(frame);
-		frame = NULL;
-	}
+	frame = frame_trim(frame, h->length - n + RP_FRAME_HEADER_BYTES);
 	if (rx->discard) {
 		rx->bytes_resolved += n;
 		rte_pktmbuf_free(frame);
@@ -557,9 +450,9 @@ void dl_rx_payload(struct dl_rx *rx, const struct rp_frame_header *h, struct rp_
 		rp_mbuf_append(&rx->q.payload, frame);
 	}
 	if (more)
-		rx_announce(rx);
+		dl_credit_announce(rx);
 	else
-		rx_complete(rx, now_ns);
+		rx_parts_complete(rx, now_ns);
 }
 
 void dl_rx_supersede(struct dl_peer *p, const struct rp_qmsg *m)
@@ -593,7 +486,7 @@ static bool rx_emit_credit(struct dl_rx *rx, uint8_t flags)
 	struct dl_credit c = {.messages = rx->msgs_limit, .bytes = rx->bytes_limit};
 
 	if (!(flags & RP_FRAME_RETURN)) {
-		c.messages = rx->seq_done + rx->peer->d->config.window_messages;
+		c.messages = rp_seq_max(rx->msgs_limit, rx->seq_done + rx->peer->d->share_messages);
 		c.bytes = RP_MAX(rx->bytes_limit, rx->bytes_resolved + rx->reserved);
 	}
 	if (rx->peer->blocked ||

@@ -692,7 +692,7 @@ static void unblock(struct rp_engine *e, uint64_t now_ns)
 			rp_deliver_on_room(e->deliver, e->peer_slots[i].by_node.key, now_ns);
 }
 
-bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
+bool rp_engine_poll_in(struct rp_engine *e, uint64_t now_ns)
 {
 	bool busy = false;
 
@@ -705,8 +705,15 @@ bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
 		rp_links_poll(e->links, now_ns);
 	if (e->outbox_head != e->outbox_tail)
 		engine_outbox_flush(e);
-	busy |= rp_queue_poll(e->queues, now_ns);
-	busy |= rp_deliver_poll(e->deliver, now_ns);
+	return busy | rp_queue_poll(e->queues, now_ns);
+}
+
+bool rp_engine_poll_out(struct rp_engine *e, uint64_t now_ns)
+{
+	bool busy;
+
+	e->now_ns = now_ns;
+	busy = rp_deliver_poll(e->deliver, now_ns);
 	if (e->links)
 		rp_links_flush(e->links, now_ns);
 	for (uint32_t i = 0; i < e->port_count; i++)
@@ -714,6 +721,13 @@ bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
 	busy |= engine_ports_send(e);
 	stop_check(e);
 	return busy;
+}
+
+bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns)
+{
+	bool busy = rp_engine_poll_in(e, now_ns);
+
+	return busy | rp_engine_poll_out(e, now_ns);
 }
 
 uint64_t rp_engine_next_deadline(const struct rp_engine *e)

@@ -77,6 +77,7 @@ struct rp_engine_config {
 	X(frames_rerouted, "frames that crossed to another shard")                              \
 	X(frames_misrouted, "frames for a shard that does not exist; their bundle was closed")  \
 	X(frames_overrun, "frames lost to a full ring between shards; their bundle was closed") \
+	X(frames_broken, "frames dropped: of a bundle that was closed before they were read")   \
 	X(packets_handed, "segments and ICMP errors passed to the shard of their flow")         \
 	X(packets_dropped, "of these, those that found the ring to it full")                    \
 	X(packets_out, "frames sent by the queue of another shard")                             \
@@ -272,6 +273,12 @@ void rp_engine_rx(
 	struct rp_engine *e, uint32_t port, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
 /** Events, timers, output. True: something was done, or more is to be done now. */
 bool rp_engine_poll(struct rp_engine *e, uint64_t now_ns);
+/**
+ * Its two halves, for who has something to say that comes of the first and is to leave with the
+ * second: what came in, timers and queues; what goes out.
+ */
+bool rp_engine_poll_in(struct rp_engine *e, uint64_t now_ns);
+bool rp_engine_poll_out(struct rp_engine *e, uint64_t now_ns);
 /** Up to `max` frames for the port; take. */
 unsigned rp_engine_tx(struct rp_engine *e, uint32_t port, struct rte_mbuf **out, unsigned max);
 uint64_t rp_engine_next_deadline(const struct rp_engine *e);

@@ -123,6 +123,9 @@ void engine_outbox_flush(struct rp_engine *e);
 void engine_on_link(struct rp_engine *e, unsigned from, const struct rp_xmsg *m, uint64_t now_ns);
 int engine_frame_out(
 	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
+/** Room for it in the link, where that is of this shard; else NULL. */
+uint8_t *engine_frame_room(
+	void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, uint32_t bytes);
 void engine_on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns);
 void engine_on_frame_in(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns);
 void engine_violation(void *ctx, uint64_t node, enum rp_deliver_violation why);

@@ -135,27 +135,27 @@ static void links_on_down(void *ctx, uint64_t node, enum rp_link_down why, uint6
 	tell_state(ctx, node, 0);
 }
 
-static void links_on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns)
+static int frame_shard(const struct rp_engine *e, const struct rte_mbuf *frame)
 {
-	struct rp_engine *e = ctx;
 	struct rp_frame_header h;
-	struct engine_peer *p;
-	int shard;
 
 	rp_frame_header_read(&h, rte_pktmbuf_mtod(frame, const void *));
-	shard = rp_frame_shard(&h, e->shards);
-	if (shard == (int)e->shard) {
-		rp_deliver_on_frame(e->deliver, node, frame, now_ns);
-		return;
-	}
-	p = engine_peer_get(e, node);
+	return rp_frame_shard(&h, e->shards);
+}
+
+/* A frame for another shard, or for none. False: it is lost, and its bundle with it. */
+static bool frame_reroute(
+	struct rp_engine *e, uint64_t node, int shard, struct rte_mbuf *frame, uint64_t now_ns)
+{
+	struct engine_peer *p = engine_peer_get(e, node);
+
 	if (shard >= 0 && p) {
 		struct rp_xmsg m = {
 			.type = RP_XMSG_FRAME_IN, .node = node, .value = p->bundle, .m = frame};
 
 		if (engine_post_shard(e, (unsigned)shard, &m) == 0) {
 			e->counters.frames_rerouted++;
-			return;
+			return true;
 		}
 		e->counters.frames_overrun++;
 	} else {
@@ -164,6 +164,32 @@ static void links_on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uin
 	/* A hole in an ordered stream: the bundle starts anew, and what was lost is repeated. */
 	rte_pktmbuf_free(frame);
 	rp_links_violation(e->links, node, now_ns);
+	return false;
+}
+
+/* Those of this shard go on together. */
+static void links_on_frames(
+	void *ctx, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t now_ns)
+{
+	struct rp_engine *e = ctx;
+	bool sound = true;
+	unsigned i = 0;
+
+	while (i < n && sound) {
+		int shard = frame_shard(e, frames[i]);
+		unsigned end = i + 1;
+
+		if (shard != (int)e->shard) {
+			sound = frame_reroute(e, node, shard, frames[i++], now_ns);
+			continue;
+		}
+		while (end < n && frame_shard(e, frames[end]) == shard)
+			end++;
+		sound = rp_deliver_on_frames(e->deliver, node, frames + i, end - i, now_ns);
+		i = end;
+	}
+	e->counters.frames_broken += n - i;
+	rte_pktmbuf_free_bulk(frames + i, n - i);
 }
 
 static void links_on_room(void *ctx, uint64_t node, uint64_t now_ns)
@@ -194,7 +220,7 @@ const struct rp_links_ops engine_links_ops = {
 	.random = links_random,
 	.on_up = links_on_up,
 	.on_down = links_on_down,
-	.on_frame = links_on_frame,
+	.on_frames = links_on_frames,
 	.on_room = links_on_room,
 	.on_answered = links_on_answered,
 	.on_ping = links_on_ping,
@@ -230,6 +256,13 @@ int engine_frame_out(
 	return frame_post(e, (unsigned)owner, node, bundle, hash, frame);
 }
 
+uint8_t *engine_frame_room(void *ctx, uint64_t node, uint32_t bundle, uint32_t hash, uint32_t bytes)
+{
+	struct rp_engine *e = ctx;
+
+	return e->links ? rp_links_append(e->links, node, bundle, hash, bytes) : NULL;
+}
+
 void engine_on_frame_out(struct rp_engine *e, const struct rp_xmsg *m, uint64_t now_ns)
 {
 	int rc = e->links ? rp_links_send_posted(e->links, m->node, m->value, m->hash, m->m)
@@ -250,10 +283,12 @@ void engine_on_frame_in(struct rp_engine *e, const struct rp_xmsg *m, uint64_t n
 {
 	struct engine_peer *p = engine_peer_get(e, m->node);
 
-	if (p && p->bundle == m->value && p->broken != m->value)
+	if (p && p->bundle == m->value && p->broken != m->value) {
 		rp_deliver_on_frame(e->deliver, m->node, m->m, now_ns);
-	else
-		rte_pktmbuf_free(m->m);
+		return;
+	}
+	e->counters.frames_broken++;
+	rte_pktmbuf_free(m->m);
 }
 
 void engine_violation(void *ctx, uint64_t node, enum rp_deliver_violation why)

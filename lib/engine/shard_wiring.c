@@ -74,8 +74,17 @@ static void deliver_on_room(void *ctx, uint64_t node, uint64_t now_ns)
 	rp_queue_on_room(e->queues, node, now_ns);
 }
 
+static void deliver_on_soon(void *ctx, const uint32_t *hashes, unsigned n)
+{
+	struct rp_engine *e = ctx;
+
+	rp_queue_fetch(e->queues, hashes, n);
+}
+
 const struct rp_deliver_ops engine_deliver_ops = {
 	.frame_out = engine_frame_out,
+	.frame_room = engine_frame_room,
+	.on_soon = deliver_on_soon,
 	.unary_send = deliver_unary_send,
 	.violation = engine_violation,
 	.on_msg = deliver_on_msg,

@@ -78,6 +78,16 @@ struct rte_mbuf *rp_chain_cut(
 	uint16_t segments = 0;
 
 	RP_ASSERT(n > 0 && n <= total);
+	/* Most often: small, and there is more behind it in its segment. */
+	if (n < first->data_len && n <= CHAIN_COPY_BYTES_MAX) {
+		part = chain_part(pool, first, n);
+		if (!part)
+			return NULL;
+		first->data_off = (uint16_t)(first->data_off + n);
+		first->data_len = (uint16_t)(first->data_len - n);
+		first->pkt_len = total - n;
+		return part;
+	}
 	if (first->data_len < RP_MIN(contiguous, n)) {
 		if (!chain_gather(pool, chain, RP_MIN(contiguous, n)))
 			return NULL;

@@ -25,6 +25,8 @@
 #define RP_FRAME_CHUNK_BYTES 16384
 /** Most bytes of the fields between header and payload. */
 #define RP_FRAME_FIELDS_BYTES_MAX 512
+/** Frames that a link hands up together. */
+#define RP_LINK_BURST 32
 /** Most that `length` may say on a link. */
 #define RP_FRAME_LENGTH_MAX (RP_FRAME_CHUNK_BYTES + RP_FRAME_FIELDS_BYTES_MAX)
 

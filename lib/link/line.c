@@ -10,6 +10,9 @@
 #include "link_priv.h"
 
 #define PING_BODY_BYTES 8
+#define HEARTBEAT_BYTES (RP_FRAME_HEADER_BYTES + PING_BODY_BYTES)
+/* Larger frames have mbufs of their own. */
+#define LINE_APPEND_BYTES_MAX 512
 
 static struct link_line *line_create(struct link_peer *p, uint8_t link)
 {
@@ -41,7 +44,9 @@ struct link_line *link_line_get(struct link_peer *p, uint8_t link)
 
 void link_line_drop(struct link_line *line)
 {
-	line->peer->links->counters.frames_dropped += line->tail - line->head;
+	line->peer->links->counters.frames_dropped += line->waiting;
+	line->waiting = 0;
+	line->open = NULL;
 	while (line->head != line->tail)
 		rte_pktmbuf_free(line->ring[line->head++ & line->ring_mask]);
 	rte_pktmbuf_free(line->pending);
@@ -176,50 +181,117 @@ static bool decrypted(struct link_conn *c, uint64_t now_ns)
 	return true;
 }
 
+/* Why no more frames were cut from what has come. */
+enum line_stop {
+	LINE_ALL,	/* there is no whole one left */
+	LINE_FULL,	/* there may be */
+	LINE_HEARTBEAT, /* the next one is the link's own */
+	LINE_STARVED,	/* no buffer */
+	LINE_BAD,	/* what comes next is no frame */
+};
+
+/* Frames that go up together, so that what they are about can be fetched meanwhile. */
+struct line_burst {
+	struct rte_mbuf *frames[RP_LINK_BURST];
+	unsigned count;
+	uint32_t bytes;
+};
+
+/* Header and a heartbeat's body of what comes next, in place or in `copy`; NULL: it is not there.
+ */
+static const uint8_t *next_head(const struct rte_mbuf *rx, uint8_t copy[HEARTBEAT_BYTES])
+{
+	if (!rx || rx->pkt_len < RP_FRAME_HEADER_BYTES)
+		return NULL;
+	if (rx->data_len >= HEARTBEAT_BYTES)
+		return rte_pktmbuf_mtod(rx, const uint8_t *);
+	rp_mbuf_copy_out(rx, 0, copy, HEARTBEAT_BYTES);
+	return copy;
+}
+
+static enum line_stop burst_cut(struct link_conn *c, struct line_burst *b)
+{
+	struct rte_mempool *pool = c->links->config.pool;
+	uint8_t copy[HEARTBEAT_BYTES];
+	const uint8_t *head;
+
+	while ((head = next_head(c->rx, copy)) != NULL) {
+		struct rp_frame_header h;
+		uint32_t n;
+
+		rp_frame_header_read(&h, head);
+		if (!header_ok(&h))
+			return LINE_BAD;
+		n = RP_FRAME_HEADER_BYTES + h.length;
+		if (c->rx->pkt_len < n)
+			break;
+		if (rp_frame_routing(h.type) == RP_FRAME_ROUTE_LINK)
+			return LINE_HEARTBEAT;
+		if (b->count == RP_LINK_BURST)
+			return LINE_FULL;
+		b->frames[b->count] = rp_chain_cut(pool, &c->rx, n, RP_FRAME_HEADER_BYTES);
+		if (!b->frames[b->count])
+			return LINE_STARVED;
+		b->count++;
+		b->bytes += n;
+	}
+	return LINE_ALL;
+}
+
+/* A whole one is there. */
+static void heartbeat_receive(struct link_conn *c, uint64_t now_ns)
+{
+	uint8_t copy[HEARTBEAT_BYTES];
+	const uint8_t *head = next_head(c->rx, copy);
+	struct rp_reader r = rp_reader_of(head + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
+	struct rp_frame_header h;
+	uint64_t value = rp_read_le64(&r);
+
+	rp_frame_header_read(&h, head);
+	rp_chain_skip(&c->rx, HEARTBEAT_BYTES);
+	consumed(c, HEARTBEAT_BYTES, now_ns);
+	if (!heartbeat_frame(c->line, &h, value, now_ns) && c->state == LINK_UP)
+		link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
+}
+
+static void burst_up(struct link_conn *c, struct line_burst *b, uint64_t now_ns)
+{
+	struct rp_links *l = c->links;
+
+	consumed(c, b->bytes, now_ns);
+	l->counters.frames_received += b->count;
+	c->line->frames_received += b->count;
+	l->ops.on_frames(l->ctx, c->line->peer->node, b->frames, b->count, now_ns);
+}
+
 void link_line_receive(struct link_conn *c, uint64_t now_ns)
 {
 	struct rp_links *l = c->links;
+	enum line_stop stop = LINE_FULL;
 
 	c->rx_starved = false;
 	if (c->tls && !decrypted(c, now_ns))
 		return;
-	while (c->state == LINK_UP && c->rx && c->rx->pkt_len >= RP_FRAME_HEADER_BYTES) {
-		uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
-		struct rp_frame_header h;
-		struct rte_mbuf *frame;
-		uint32_t n;
+	/* What goes up may end the link. */
+	while (c->state == LINK_UP && (stop == LINE_FULL || stop == LINE_HEARTBEAT)) {
+		struct line_burst b;
 
-		rp_mbuf_copy_out(c->rx, 0, bytes, sizeof(bytes));
-		rp_frame_header_read(&h, bytes);
-		if (!header_ok(&h)) {
-			link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
-			return;
-		}
-		n = RP_FRAME_HEADER_BYTES + h.length;
-		if (c->rx->pkt_len < n)
-			return;
-		if (rp_frame_routing(h.type) == RP_FRAME_ROUTE_LINK) {
-			struct rp_reader r =
-				rp_reader_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
-
-			rp_chain_skip(&c->rx, n);
-			consumed(c, n, now_ns);
-			if (!heartbeat_frame(c->line, &h, rp_read_le64(&r), now_ns) &&
-				c->state == LINK_UP)
-				link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
-			continue;
-		}
-		frame = rp_chain_cut(l->config.pool, &c->rx, n, RP_FRAME_HEADER_BYTES);
-		if (!frame) {
-			l->counters.no_buffers++;
-			c->rx_starved = true;
-			link_arm(l, now_ns + LINK_RETRY_NS);
-			return;
-		}
-		consumed(c, n, now_ns);
-		l->counters.frames_received++;
-		c->line->frames_received++;
-		l->ops.on_frame(l->ctx, c->line->peer->node, frame, now_ns);
+		b.count = 0;
+		b.bytes = 0;
+		stop = burst_cut(c, &b);
+		if (b.count > 0)
+			burst_up(c, &b, now_ns);
+		if (stop == LINE_HEARTBEAT && c->state == LINK_UP)
+			heartbeat_receive(c, now_ns);
+	}
+	if (c->state != LINK_UP)
+		return;
+	if (stop == LINE_BAD) {
+		link_member_lost(c, RP_LINK_DOWN_VIOLATION, now_ns);
+	} else if (stop == LINE_STARVED) {
+		l->counters.no_buffers++;
+		c->rx_starved = true;
+		link_arm(l, now_ns + LINK_RETRY_NS);
 	}
 }
 
@@ -245,14 +317,51 @@ static int line_send(struct rp_links *l, uint64_t node, uint32_t bundle, uint32_
 		l->counters.stale_frames++;
 		return -ENOTCONN;
 	}
-	if (line->tail - line->head >= frames_max) {
+	if (line->waiting >= frames_max) {
 		l->counters.queue_full++;
 		line->room_wanted = true;
 		return -EAGAIN;
 	}
+	frame->LINK_FRAMES = 1;
+	line->open = NULL;
+	line->waiting++;
 	line->ring[line->tail++ & line->ring_mask] = frame;
 	link_line_mark(line);
 	return 0;
+}
+
+/* An mbuf at the end of what waits, that small frames are written into; false: no buffer. */
+static bool line_open(struct link_line *line)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(line->peer->links->config.pool);
+
+	if (!m)
+		return false;
+	m->LINK_FRAMES = 0;
+	line->open = m;
+	line->ring[line->tail++ & line->ring_mask] = m;
+	link_line_mark(line);
+	return true;
+}
+
+uint8_t *rp_links_append(
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, uint32_t bytes)
+{
+	struct link_line *line = line_for(l, node, bundle, hash);
+	struct rte_mbuf *m;
+	uint8_t *at;
+
+	if (!line || bytes > LINE_APPEND_BYTES_MAX || line->waiting >= l->config.peer_queue_frames)
+		return NULL;
+	if ((!line->open || rte_pktmbuf_tailroom(line->open) < bytes) && !line_open(line))
+		return NULL;
+	m = line->open;
+	at = rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len);
+	m->data_len = (uint16_t)(m->data_len + bytes);
+	m->pkt_len = m->data_len;
+	m->LINK_FRAMES++;
+	line->waiting++;
+	return at;
 }
 
 int rp_links_send(
@@ -279,15 +388,15 @@ uint32_t rp_links_room(const struct rp_links *l, uint64_t node, uint32_t hash)
 	const struct link_peer *p = link_peer_of(l, node);
 	const struct link_line *line = p && p->up ? line_for(l, node, p->bundle, hash) : NULL;
 
-	if (!line || line->tail - line->head >= l->config.peer_queue_frames)
+	if (!line || line->waiting >= l->config.peer_queue_frames)
 		return 0;
-	return l->config.peer_queue_frames - (line->tail - line->head);
+	return l->config.peer_queue_frames - line->waiting;
 }
 
 static bool batch_heartbeat(struct link_line *line, struct rp_chain_batch *batch,
 	enum rp_frame_type type, uint64_t value)
 {
-	uint8_t bytes[RP_FRAME_HEADER_BYTES + PING_BODY_BYTES];
+	uint8_t bytes[HEARTBEAT_BYTES];
 	struct rp_writer w = rp_writer_of(bytes + RP_FRAME_HEADER_BYTES, PING_BODY_BYTES);
 	const struct rp_frame_header h = {.type = (uint8_t)type, .length = PING_BODY_BYTES};
 	struct rte_mbuf *m;
@@ -336,6 +445,8 @@ static struct rte_mbuf *batch_make(struct link_line *line, uint64_t now_ns)
 	uint32_t bytes_max = RP_MIN(space, LINK_BATCH_BYTES_MAX);
 
 	batch_heartbeats(line, &batch, now_ns);
+	/* What is appended from now on is behind this. */
+	line->open = NULL;
 	while (line->head != line->tail) {
 		struct rte_mbuf *frame = line->ring[line->head & line->ring_mask];
 
@@ -344,8 +455,9 @@ static struct rte_mbuf *batch_make(struct link_line *line, uint64_t now_ns)
 				batch.first->nb_segs + frame->nb_segs > LINK_BATCH_SEGMENTS_MAX))
 			break;
 		line->head++;
-		line->peer->links->counters.frames_sent++;
-		line->frames_sent++;
+		line->waiting -= frame->LINK_FRAMES;
+		line->peer->links->counters.frames_sent += frame->LINK_FRAMES;
+		line->frames_sent += frame->LINK_FRAMES;
 		rp_chain_join(&batch, frame);
 	}
 	return batch.first;
@@ -385,7 +497,7 @@ void link_line_flush(struct link_line *line, uint64_t now_ns)
 		l->counters.bytes_sent += n;
 		line->bytes_sent += n;
 	}
-	if (line->room_wanted && line->tail - line->head <= l->config.peer_queue_frames / 2) {
+	if (line->room_wanted && line->waiting <= l->config.peer_queue_frames / 2) {
 		line->room_wanted = false;
 		l->ops.on_room(l->ctx, line->peer->node, now_ns);
 	}

@@ -17,7 +17,7 @@
  *   2. Each loop turn: feed the transport, then rp_links_poll(now) and, after everybody has sent,
  *      rp_links_flush(now): what was sent in the turn leaves as one chain a peer.
  *      rp_links_next_deadline() says how long one may sleep.
- *   3. on_up(node, bundle) ... on_frame()/rp_links_send() ... on_down(node, why).
+ *   3. on_up(node, bundle) ... on_frames()/rp_links_send() ... on_down(node, why).
  *   4. A frame goes by the link of its queue's hash: rp_links_owner() says on which shard
  *      rp_links_send() takes it. Frames made for an earlier bundle are refused: the caller names
  * the bundle that it made them for. A frame may come to a link's owner before the news that its
@@ -33,6 +33,7 @@
 #include <base/qmsg.h>
 #include <base/transport.h>
 #include <base/units.h>
+#include <link/frame.h>
 #include <tls/tls.h>
 
 struct rp_place;
@@ -140,9 +141,12 @@ struct rp_links_ops {
 	/** The bundle to `node` is up; `bundle` names it for rp_links_send() and is never 0. */
 	void (*on_up)(void *ctx, uint64_t node, uint32_t bundle, uint64_t boot, uint64_t now_ns);
 	void (*on_down)(void *ctx, uint64_t node, enum rp_link_down why, uint64_t now_ns);
-	/** take: one whole frame, header first and contiguous; its length was checked. Never PING,
-	 * PONG. */
-	void (*on_frame)(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now_ns);
+	/**
+	 * take: whole frames of one link, in order, RP_LINK_BURST at most; of each the header comes
+	 * first and is contiguous, and its length was checked. Never PING, PONG.
+	 */
+	void (*on_frames)(
+		void *ctx, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t now_ns);
 	/** There is room again in the peer's queue after an -EAGAIN. */
 	void (*on_room)(void *ctx, uint64_t node, uint64_t now_ns);
 	/** An answer to the PING sent at `sent_ns`: the hold of queues.md counts from there. May be
@@ -233,6 +237,13 @@ void rp_links_remove_peer(struct rp_links *l, uint64_t node, uint64_t now_ns);
  */
 int rp_links_send(
 	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, struct rte_mbuf *frame);
+/**
+ * Room for a small frame behind what waits, which counts as sent: the caller writes all of its
+ * `bytes` there before it calls anything else. NULL: not now, or not here; rp_links_send() knows
+ * why. It saves an mbuf for each frame.
+ */
+uint8_t *rp_links_append(
+	struct rp_links *l, uint64_t node, uint32_t bundle, uint32_t hash, uint32_t bytes);
 /** The shard that owns the link of `hash` to the node; -ENOTCONN without a bundle. */
 int rp_links_owner(const struct rp_links *l, uint64_t node, uint32_t hash);
 /**

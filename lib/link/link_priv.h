@@ -29,6 +29,10 @@
 /* A shortage of mbufs is looked at again after this. */
 #define LINK_RETRY_NS (1 * RP_NS_PER_MS)
 
+/* How many frames are in an mbuf of a line's ring: a field of it that is nobody's on the way out.
+ */
+#define LINK_FRAMES hash.usr
+
 /* Types of rp_link_msg. A bundle's number is the lead's; it only grows. */
 enum link_msg {
 	LINK_MSG_OPEN = 1, /* lead to owner: dial. node, link, bundle, epoch, flags */
@@ -87,6 +91,8 @@ struct link_line {
 
 	struct rte_mbuf **ring; /* posted_frames slots, or a power of two above it */
 	uint32_t ring_mask, head, tail;
+	uint32_t waiting;	  /* frames in the ring's mbufs, see LINK_FRAMES */
+	struct rte_mbuf *open;	  /* the last of the ring, when more frames may be put into it */
 	struct rte_mbuf *pending; /* a batch that the transport refused */
 	bool blocked, room_wanted;
 

@@ -32,7 +32,7 @@ int rp_links_info(const struct rp_links *l, uint64_t node, struct rp_link_info *
 		if (!line || !line->conn || line->conn->state != LINK_UP)
 			continue;
 		info->links_here++;
-		info->queued_frames += line->tail - line->head;
+		info->queued_frames += line->waiting;
 		info->rtt_ns = RP_MAX(info->rtt_ns, line->rtt_ns);
 		info->answered_ns = RP_MAX(info->answered_ns, line->answered_ns);
 	}
@@ -75,7 +75,7 @@ static void line_info(const struct link_line *line, struct rp_link_line_info *in
 		.dialed = l->config.node < line->peer->node,
 		.at_home = l->config.shard * l->config.per_peer / l->config.shards == line->link,
 		.aimed = c->aimed,
-		.queued_frames = line->tail - line->head,
+		.queued_frames = line->waiting,
 		.rtt_ns = line->rtt_ns,
 		.answered_ns = line->answered_ns,
 		.frames_sent = line->frames_sent,

@@ -617,6 +617,13 @@ struct rp_queue_totals {
 	struct rp_queue_times wait, accept;
 };
 
+/** So many queues are fetched for in one go. */
+#define RP_QUEUE_FETCH_MAX 64
+/**
+ * Something is about to be done with the queues of these hashes, of which RP_QUEUE_FETCH_MAX count:
+ * what that will touch is brought near. It changes nothing, and costs nothing where all is near.
+ */
+void rp_queue_fetch(const struct rp_queues *qs, const uint32_t *hashes, unsigned n);
 void rp_queue_get_totals(const struct rp_queues *qs, struct rp_queue_totals *totals);
 /** Checks the tables against each other; NULL, or what does not hold. For tests: it walks it all.
  */

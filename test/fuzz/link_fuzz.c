@@ -133,15 +133,18 @@ static void on_down(void *ctx, uint64_t node, enum rp_link_down why, uint64_t no
 {
 }
 
-static void on_frame(void *ctx, uint64_t node, struct rte_mbuf *frame, uint64_t now)
+static void on_frames(void *ctx, uint64_t node, struct rte_mbuf **frames, unsigned n, uint64_t now)
 {
 	struct rp_links **l = ctx;
 
-	RP_ASSERT(frame->data_len >= 24 && frame->pkt_len >= 24);
-	/* The layer above finds fault now and then. */
-	if (*rte_pktmbuf_mtod_offset(frame, uint8_t *, 5) == 0xee)
-		rp_links_violation(*l, node, now);
-	rte_pktmbuf_free(frame);
+	RP_ASSERT(n > 0 && n <= RP_LINK_BURST);
+	for (unsigned i = 0; i < n; i++) {
+		RP_ASSERT(frames[i]->data_len >= 24 && frames[i]->pkt_len >= 24);
+		/* The layer above finds fault now and then. */
+		if (*rte_pktmbuf_mtod_offset(frames[i], uint8_t *, 5) == 0xee)
+			rp_links_violation(*l, node, now);
+		rte_pktmbuf_free(frames[i]);
+	}
 }
 
 static void on_room(void *ctx, uint64_t node, uint64_t now)
@@ -152,7 +155,7 @@ static const struct rp_links_ops ops = {
 	.random = on_random,
 	.on_up = on_up,
 	.on_down = on_down,
-	.on_frame = on_frame,
+	.on_frames = on_frames,
 	.on_room = on_room,
 };
 

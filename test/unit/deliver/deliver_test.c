@@ -100,7 +100,75 @@ static void large_messages_let_small_ones_pass(void **state)
 	world_run(200 * MS);
 	assert_int_equal(a->flows[0].answered, a->flows[0].next_seq);
 	assert_true(COUNTERS(1, 0)->chunks_moved > 5);
-	assert_int_equal(info_of(1, 0).credit_given, 2 * 65536);
+	/* What the large one had beyond its share went back. */
+	assert_true(info_of(1, 0).credit_given <= 65536);
+	assert_int_equal(tnodes[0].violations + tnodes[1].violations, 0);
+	world_end();
+}
+
+static void small_world(struct rp_deliver_config *c, uint32_t budget)
+{
+	*c = world_config();
+	c->peer_budget_bytes = budget;
+	world_start(c, 1, 1);
+	for (unsigned q = 0; q < QUEUES; q++)
+		tnodes[0].flows[q].size_max = 60;
+	world_up();
+}
+
+/* Windows for all of them would be many times the budget. */
+static void many_streams_of_small_messages_announce_none(void **state)
+{
+	struct rp_deliver_config c;
+	struct tnode *a = &tnodes[0];
+
+	small_world(&c, 2 * 65536);
+	for (int i = 0; i < 20; i++) {
+		for (unsigned q = 0; q < QUEUES; q++)
+			assert_int_equal(flow_send(a, &a->flows[q]), 0);
+		world_run(10 * MS);
+	}
+	assert_int_equal(a->took, 20 * QUEUES);
+	assert_int_equal(COUNTERS(0, 0)->streams_opened, QUEUES);
+	/* One frame for each message: none waited for credit. */
+	assert_int_equal(COUNTERS(0, 0)->forwards_streamed + COUNTERS(0, 0)->deliveries_streamed,
+		20 * QUEUES);
+	assert_int_equal(COUNTERS(0, 0)->frames_out, 20 * QUEUES + QUEUES);
+	assert_true(info_of(1, 0).credit_given <= c.peer_budget_bytes);
+	assert_int_equal(tnodes[0].violations + tnodes[1].violations, 0);
+	world_end();
+}
+
+static void messages_through(struct tnode *a, struct flow_model *f, int n)
+{
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(flow_send(a, f), 0);
+		if (i % 64 == 63)
+			world_run(10 * MS);
+	}
+	world_run(10 * MS);
+}
+
+static void shares_grow_with_use_and_shrink_with_company(void **state)
+{
+	struct rp_deliver_config c;
+	struct tnode *a = &tnodes[0];
+
+	small_world(&c, 2 * 65536);
+	/* So that it is short of bytes before it is short of messages. */
+	a->flows[0].size_max = 600;
+	messages_through(a, &a->flows[0], 1);
+	assert_int_equal(info_of(1, 0).credit_given, 2 * 65536 / 8);
+	messages_through(a, &a->flows[0], 3000);
+	assert_int_equal(info_of(1, 0).credit_given, 65536);
+	for (unsigned q = 1; q < QUEUES; q++)
+		messages_through(a, &a->flows[q], 1);
+	/* It has been promised so much, and gives it up as it uses it. */
+	assert_true(info_of(1, 0).credit_given > 65536);
+	messages_through(a, &a->flows[0], 320);
+	world_run(200 * MS);
+	assert_true(info_of(1, 0).credit_given < 65536);
+	assert_int_equal(a->took, 3321 + QUEUES - 1);
 	assert_int_equal(tnodes[0].violations + tnodes[1].violations, 0);
 	world_end();
 }
@@ -481,6 +549,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(streams_open_carry_and_close),
 		cmocka_unit_test(large_messages_let_small_ones_pass),
+		cmocka_unit_test(many_streams_of_small_messages_announce_none),
+		cmocka_unit_test(shares_grow_with_use_and_shrink_with_company),
 		cmocka_unit_test(a_held_queue_holds_only_itself),
 		cmocka_unit_test(refusals_say_why),
 		cmocka_unit_test(too_large_is_refused_at_both_ends),

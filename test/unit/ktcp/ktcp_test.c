@@ -440,7 +440,7 @@ static void node_down(void *ctx, uint64_t peer, enum rp_link_down why, uint64_t 
 	((struct node *)ctx)->downs++;
 }
 
-static void node_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64_t now)
+static void node_frame(void *ctx, struct rte_mbuf *frame)
 {
 	struct rp_frame_header h;
 
@@ -448,6 +448,13 @@ static void node_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64_
 	if (h.handle == ((struct node *)ctx)->frames && frame->pkt_len == 24 + h.length)
 		((struct node *)ctx)->frames++;
 	rte_pktmbuf_free(frame);
+}
+
+static void node_frames(
+	void *ctx, uint64_t peer, struct rte_mbuf **frames, unsigned n, uint64_t now)
+{
+	for (unsigned i = 0; i < n; i++)
+		node_frame(ctx, frames[i]);
 }
 
 static void node_room(void *ctx, uint64_t peer, uint64_t now)
@@ -458,7 +465,7 @@ static const struct rp_links_ops node_ops = {
 	.random = node_random,
 	.on_up = node_up,
 	.on_down = node_down,
-	.on_frame = node_frame,
+	.on_frames = node_frames,
 	.on_room = node_room,
 };
 

@@ -130,9 +130,8 @@ static void take_frame(struct shard *s, uint32_t b, struct rte_mbuf *frame)
 	n->received++;
 }
 
-static void shard_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64_t t)
+static void shard_frame(struct shard *s, struct rte_mbuf *frame)
 {
-	struct shard *s = ctx;
 	struct rp_frame_header h;
 	unsigned to;
 
@@ -144,6 +143,12 @@ static void shard_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64
 	else
 		cross(s->node, s->index, to,
 			(struct crossing){.what = CROSS_IN, .bundle = s->bundle, .frame = frame});
+}
+
+static void shard_frames(void *ctx, uint64_t peer, struct rte_mbuf **frames, unsigned n, uint64_t t)
+{
+	for (unsigned i = 0; i < n; i++)
+		shard_frame(ctx, frames[i]);
 }
 
 static void shard_room(void *ctx, uint64_t peer, uint64_t t)
@@ -160,7 +165,7 @@ static const struct rp_links_ops shard_ops = {
 	.random = shard_random,
 	.on_up = shard_up,
 	.on_down = shard_down,
-	.on_frame = shard_frame,
+	.on_frames = shard_frames,
 	.on_room = shard_room,
 	.on_answered = shard_answered,
 };

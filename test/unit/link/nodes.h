@@ -89,10 +89,9 @@ static inline struct rte_mbuf *frame_make(uint32_t i)
 	return rp_mbuf_from(pool, bytes, RP_FRAME_HEADER_BYTES + h.length);
 }
 
-static void node_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64_t t)
+static void node_frame(struct node *n, struct rte_mbuf *frame)
 {
 	static uint8_t bytes[RP_FRAME_HEADER_BYTES + RP_FRAME_LENGTH_MAX + 1];
-	struct node *n = ctx;
 	struct rp_frame_header h;
 	size_t length = rp_mbuf_copy_out(frame, 0, bytes, sizeof(bytes));
 
@@ -104,8 +103,24 @@ static void node_frame(void *ctx, uint64_t peer, struct rte_mbuf *frame, uint64_
 		n->frame_bad += bytes[i] != (uint8_t)(n->frames * 7 + 1);
 	n->frames++;
 	rte_pktmbuf_free(frame);
-	if (n->frames == n->violate_at)
-		rp_links_violation(n->links, peer, t);
+}
+
+/* What comes behind one that breaks the rules is of a bundle that is over. */
+static void node_frames(
+	void *ctx, uint64_t peer, struct rte_mbuf **frames, unsigned count, uint64_t t)
+{
+	struct node *n = ctx;
+	unsigned i = 0;
+
+	while (i < count) {
+		node_frame(n, frames[i++]);
+		if (n->frames == n->violate_at) {
+			rp_links_violation(n->links, peer, t);
+			break;
+		}
+	}
+	while (i < count)
+		rte_pktmbuf_free(frames[i++]);
 }
 
 static void node_room(void *ctx, uint64_t peer, uint64_t t)
@@ -125,7 +140,7 @@ static const struct rp_links_ops node_ops = {
 	.random = node_random,
 	.on_up = node_up,
 	.on_down = node_down,
-	.on_frame = node_frame,
+	.on_frames = node_frames,
 	.on_room = node_room,
 	.on_answered = node_answered,
 };
