@@ -9,6 +9,7 @@
 #include <rte_mbuf.h>
 
 #include <base/assert.h>
+#include <base/mbuf.h>
 
 #include "end.h"
 
@@ -120,17 +121,37 @@ static void on_claimed(struct end *e, const struct rp_xmsg *claimed)
 
 static void on_delivery(struct end *e, const struct rp_xmsg *d)
 {
-	const struct rp_xmsg ack = {
-		.type = RP_XMSG_ACKED, .token = d->token, .node = d->token, .idx = d->idx};
-	uint32_t length = d->m->pkt_len - d->tail_length;
+	uint8_t copy[END_HEAD_BYTES];
+	struct end_message m = {
+		.consumer = d->token,
+		.length = d->m->pkt_len - d->tail_length,
+		.value = rte_pktmbuf_mtod_offset(d->m, const uint8_t *, d->tail_length),
+	};
 
 	e->received++;
-	if (length < e->run->options->size)
+	if (d->m->data_len < d->tail_length + RP_MIN(m.length, (uint32_t)END_HEAD_BYTES)) {
+		rp_mbuf_copy_out(d->m, d->tail_length, copy, sizeof(copy));
+		m.value = copy;
+	}
+	if (m.length < e->run->options->size)
 		e->run->faults++;
-	else if (d->m->data_len >= d->tail_length + RP_MIN(length, 64u))
-		e->ops->message(e, rte_pktmbuf_mtod_offset(d->m, const uint8_t *, d->tail_length),
-			length, e->now_ns);
-	tell(e, &ack);
+	else
+		e->ops->message(e, &m, e->now_ns);
+	e->acks[e->ack_count++] = (struct end_ack){d->token, d->idx};
+}
+
+static void acknowledge(struct end *e)
+{
+	for (unsigned i = 0; i < e->ack_count; i++) {
+		const struct end_ack *a = &e->acks[i];
+		const struct rp_xmsg ack = {.type = RP_XMSG_ACKED,
+			.token = a->consumer,
+			.node = a->consumer,
+			.idx = a->idx};
+
+		tell(e, &ack);
+	}
+	e->ack_count = 0;
 }
 
 static void on_answer(struct end *e, const struct rp_xmsg *a)
@@ -154,7 +175,7 @@ static void on_link(struct end *e, const struct rp_xmsg *m)
 	}
 }
 
-static void on_one(struct end *e, const struct rp_xmsg *m)
+static void on_one(struct end *e, struct rp_xmsg *m)
 {
 	if (m->type == RP_XMSG_DELIVERY && !e->stopping)
 		on_delivery(e, m);
@@ -172,7 +193,8 @@ bool end_put(struct end *e, const char *queue, uint64_t token, const void *head,
 {
 	struct rte_mempool *pool = e->run->worker->pool;
 	uint32_t room = (uint32_t)rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
-	uint32_t size = e->run->options->size, left, name = (uint32_t)strlen(queue);
+	uint32_t size = RP_MAX(e->run->options->size, head_bytes), left;
+	uint32_t name = (uint32_t)strlen(queue);
 	struct rp_xmsg m = {.type = RP_XMSG_PUT, .token = token, .tail_length = 1};
 	struct rte_mbuf *last = rte_pktmbuf_alloc(pool);
 	uint8_t *p;
@@ -210,10 +232,12 @@ static bool drain(struct end *e)
 	unsigned n = e->box_tail - e->box_head;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct rp_xmsg m = e->box[e->box_head++ % BOX_SLOTS];
-
-		on_one(e, &m);
+		on_one(e, &e->box[e->box_head % BOX_SLOTS]);
+		e->box_head++;
 	}
+	/* From the start again: the slots that were used last are the nearest ones. */
+	if (e->box_head == e->box_tail)
+		e->box_head = e->box_tail = 0;
 	return n > 0;
 }
 
@@ -222,6 +246,7 @@ void end_frames(
 {
 	struct end *e = r->state;
 
+	e->got = true;
 	rp_engine_rx(e->engine, port, burst, n, now_ns);
 }
 
@@ -242,23 +267,77 @@ static bool transmit(struct end *e, uint64_t now_ns)
 	return total > 0;
 }
 
+/* The time since the last turn was that one's. */
+static void turn_count(struct end *e, uint64_t now_ns)
+{
+	uint64_t took_ns = e->turned_ns ? now_ns - e->turned_ns : 0;
+
+	if (e->was_busy)
+		e->turned.busy_ns += took_ns;
+	else
+		e->turned.idle_ns += took_ns;
+	e->turned_ns = now_ns;
+	e->turned.turns++;
+}
+
 bool end_turn(struct perf_run *r, uint64_t now_ns)
 {
 	struct end *e = r->state;
 	int64_t offset_ns = r->worker->reader.wall_offset_ns;
 	bool worked;
 
+	turn_count(e, now_ns);
 	e->now_ns = now_ns;
 	if (offset_ns != e->wall_offset_ns) {
 		e->wall_offset_ns = offset_ns;
 		rp_engine_set_wall_offset(e->engine, offset_ns);
 	}
-	worked = rp_engine_poll(e->engine, now_ns);
-	/* What it was told may have more come of it, which is not to wait for the next turn. */
-	if (drain(e))
-		worked |= rp_engine_poll(e->engine, now_ns) || true;
+	worked = rp_engine_poll_in(e->engine, now_ns);
+	worked |= drain(e);
+	worked |= rp_engine_poll_out(e->engine, now_ns);
 	worked |= transmit(e, now_ns);
+	if (r->worker->queue)
+		rp_port_tx_flush(r->worker->queue, now_ns);
+	acknowledge(e);
+	worked |= e->got;
+	e->got = false;
+	e->was_busy = worked;
+	e->turned.busy_turns += worked;
 	return worked;
+}
+
+/* ---- load ---- */
+
+static void load_now(const struct end *e, struct perf_load *l)
+{
+	const struct rp_deliver_counters *d = rp_deliver_counters(rp_engine_deliver(e->engine));
+	const struct rp_link_counters *k = rp_links_counters(rp_engine_links(e->engine));
+
+	*l = e->turned;
+	l->messages = e->put + e->received;
+	l->frames_out = d->frames_out;
+	l->frames_in = d->frames_in;
+	l->sends = k->sends_batched;
+	if (e->run->worker->port) {
+		const struct rp_tcp_counters *t = rp_tcp_counters(rp_engine_tcp(e->engine, 0));
+
+		l->segments_out = t->tx_segments;
+		l->segments_in = t->rx_segments;
+		l->acks_out = t->acks_sent;
+	}
+}
+
+void end_load_begin(struct end *e)
+{
+	load_now(e, &e->load_from);
+}
+
+void end_load(const struct end *e, struct perf_load *load)
+{
+	load_now(e, load);
+#define X(name, text) load->name -= e->load_from.name;
+	PERF_LOADS(X)
+#undef X
 }
 
 bool end_is_up(struct end *e, uint64_t now_ns)
@@ -302,9 +381,10 @@ static void fill(struct end *e, struct rp_engine_config *c)
 			.shards = 1,
 			.links = 1,
 			.message_bytes_max = PERF_MESSAGE_MAX + 1024,
-			.window_bytes = 1u << 20,
+			/* As a node's of its size; window_kib as it is by default. */
+			.window_bytes = 64u << 10,
 			.peer_budget_bytes = 64u << 20,
-			.budget_bytes = 4u << 20,
+			.budget_bytes = 16u << 20,
 			.payload_pool = w->pool,
 			.streams_max = 2 * END_QUEUES_MAX,
 			.peers_max = 4,
@@ -354,9 +434,11 @@ int end_begin(struct perf_run *r, const struct end_ops *ops, uint64_t now_ns)
 	struct end *e = calloc(1, sizeof(*e));
 
 	r->state = e;
-	if (e)
+	if (e) {
 		e->box = calloc(BOX_SLOTS, sizeof(*e->box));
-	if (!c || !e || !e->box) {
+		e->acks = calloc(BOX_SLOTS, sizeof(*e->acks));
+	}
+	if (!c || !e || !e->box || !e->acks) {
 		free(c);
 		r->why = "no memory";
 		return -ENOMEM;
@@ -387,10 +469,13 @@ void end_end(struct perf_run *r, uint64_t now_ns)
 	if (!e)
 		return;
 	e->stopping = true;
-	if (e->engine)
+	if (e->engine) {
+		end_load(e, &r->load);
 		drain(e);
+	}
 	rp_engine_destroy(e->engine);
 	free(e->mode);
+	free(e->acks);
 	free(e->box);
 	free(e);
 	r->state = NULL;

@@ -27,12 +27,27 @@
 
 struct end;
 
+/** Of a value so much lies in one piece, if it has so much. */
+#define END_HEAD_BYTES 512
+
+struct end_message {
+	uint64_t consumer; /**< the nth that end_consume() opened, from 1 */
+	const uint8_t *value;
+	uint32_t length;
+};
+
 struct end_ops {
 	/** The dispatcher has it, or (false) not. */
 	void (*answered)(struct end *e, uint64_t token, bool good, uint64_t now_ns);
-	/** A message for the consumer here, at least as long as the run's size; it is acknowledged
-	 * after this. */
-	void (*message)(struct end *e, const uint8_t *value, uint32_t length, uint64_t now_ns);
+	/**
+	 * A message for a consumer here, at least as long as the run's size. It is acknowledged
+	 * when the turn's frames have gone: who waits for what comes of it does not wait for that.
+	 */
+	void (*message)(struct end *e, const struct end_message *m, uint64_t now_ns);
+};
+
+struct end_ack {
+	uint64_t consumer, idx;
 };
 
 struct end {
@@ -48,7 +63,13 @@ struct end {
 	/* What the engine said, until the turn is over: its callbacks may not call back. */
 	struct rp_xmsg *box;
 	unsigned box_head, box_tail;
-	void *mode; /**< the mode's own */
+	struct end_ack *acks; /**< of the turn */
+	unsigned ack_count;
+	bool got; /**< frames came in this turn */
+	bool was_busy;
+	uint64_t turned_ns;
+	struct perf_load turned, load_from; /**< the latter: what was so when it began to count */
+	void *mode;			    /**< the mode's own */
 };
 
 /** 0 or -errno with run->why. */
@@ -62,7 +83,10 @@ void end_frames(
 bool end_turn(struct perf_run *r, uint64_t now_ns);
 /** The link stands. A client fails the run when it does not in time. */
 bool end_is_up(struct end *e, uint64_t now_ns);
-/** `head` begins the value, which has the run's size. False: there is no buffer. */
+/** `head` begins the value, which has the run's size at least. False: there is no buffer. */
 bool end_put(struct end *e, const char *queue, uint64_t token, const void *head,
 	uint32_t head_bytes, uint64_t now_ns);
+/** Its load is counted from now on. */
+void end_load_begin(struct end *e);
+void end_load(const struct end *e, struct perf_load *load);
 void end_end(struct perf_run *r, uint64_t now_ns);

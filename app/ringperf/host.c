@@ -370,13 +370,14 @@ static bool receive(struct perf_worker *w, struct perf_run *r, uint64_t now_ns)
 	return worked;
 }
 
-static bool transmit(struct perf_worker *w, uint64_t now_ns)
+static bool transmit(struct perf_worker *w, const struct perf_run *r, uint64_t now_ns)
 {
 	struct rte_mbuf *burst[RP_PORT_BURST_MAX];
 	bool worked = false;
 	unsigned n;
 
-	if (w->stack) {
+	/* A mode with an engine has a stack of its own. */
+	if (w->stack && !(r && r->mode->needs == PERF_NEEDS_ENGINE)) {
 		worked = rp_tcp_poll(w->stack, now_ns) > 0;
 		do {
 			unsigned room = RP_MIN(
@@ -424,7 +425,7 @@ static int host_loop(void *arg)
 		worked = receive(w, r, now_ns);
 		if (r && !r->finished)
 			worked |= r->mode->turn(r, now_ns);
-		worked |= transmit(w, now_ns);
+		worked |= transmit(w, r, now_ns);
 		if (r && (r->finished || atomic_load_explicit(&r->stop, memory_order_relaxed))) {
 			run_end(r, now_ns);
 			r = NULL;

@@ -27,6 +27,43 @@ struct perf_forward {
 	uint64_t rx_bytes, tx_bytes;
 };
 
+/** What an end with a data plane had to do for its messages. */
+#define PERF_LOADS(X)                                         \
+	X(messages, "put here, or come to a consumer here")   \
+	X(turns, "of the lcore")                              \
+	X(busy_turns, "of these, those with something to do") \
+	X(busy_ns, "time of these")                           \
+	X(idle_ns, "time of the others")                      \
+	X(frames_out, "of Deliver, to the other end")         \
+	X(frames_in, "from it")                               \
+	X(sends, "chains of frames given to the transport")   \
+	X(segments_out, "of our TCP, to the other end")       \
+	X(segments_in, "from it")                             \
+	X(acks_out, "segments without payload")
+
+struct perf_load {
+#define X(name, text) uint64_t name;
+	PERF_LOADS(X)
+#undef X
+};
+
+#define PERF_PERCENTS 9
+extern const double perf_percents[PERF_PERCENTS];
+
+/** A histogram, as far as it is told by another end. */
+struct perf_times {
+	uint64_t count, mean_ns;
+	uint64_t ns[PERF_PERCENTS]; /**< at perf_percents */
+};
+
+/** What the other end of a one-way mode has seen. */
+struct perf_far {
+	bool known;	/**< it has told all this */
+	bool same_host; /**< its clock is ours: the times mean something */
+	struct perf_times corrected, raw;
+	struct perf_load load;
+};
+
 struct perf_run {
 	const struct perf_mode *mode;
 	const struct perf_options *options;
@@ -37,6 +74,8 @@ struct perf_run {
 	void *state;
 	struct perf_pace pace;
 	struct perf_forward forward[PERF_PORTS_MAX];
+	struct perf_load load; /**< of a mode with an engine, since its pace began */
+	struct perf_far far;
 	uint64_t begun_ns, ended_ns;
 	uint64_t faults;  /**< answers that are not what was asked for */
 	const char *why;  /**< NULL, or why it ended early */
@@ -57,6 +96,7 @@ struct perf_mode {
 	const char *name, *text;
 	enum perf_needs needs;
 	const char *measures; /**< what a time is of: "round trip", ...; NULL: none is taken */
+	const char *one_way;  /**< what those of perf_far are of; NULL: there are none */
 	const char *unit;     /**< what units count: "bytes"; NULL: they are not shown */
 	bool fan_out;	      /**< one that is planned ends for each of the watchers */
 	/** 0, or -errno with run->why. */

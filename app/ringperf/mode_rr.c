@@ -34,24 +34,24 @@ static void rr_answered(struct end *e, uint64_t token, bool good, uint64_t now_n
 	rr->replied++;
 }
 
-static void on_request(struct end *e, const uint8_t *value, uint64_t now_ns)
+static void on_request(struct end *e, const uint8_t *value)
 {
 	e->run->pace.units += 1;
 	e->run->pace.ended_in_window++;
-	if (!end_put(e, REPLIES, END_TOKEN_MIN, value, sizeof(struct head), now_ns))
+	if (!end_put(e, REPLIES, END_TOKEN_MIN, value, sizeof(struct head), e->now_ns))
 		e->run->faults++;
 }
 
-static void rr_message(struct end *e, const uint8_t *value, uint32_t length, uint64_t now_ns)
+static void rr_message(struct end *e, const struct end_message *m, uint64_t now_ns)
 {
 	struct rr *rr = e->mode;
 	struct head h;
 
 	if (e->run->options->server) {
-		on_request(e, value, now_ns);
+		on_request(e, m->value);
 		return;
 	}
-	memcpy(&h, value, sizeof(h));
+	memcpy(&h, m->value, sizeof(h));
 	if (h.number != rr->replied)
 		e->run->faults++;
 	rr->replied++;
@@ -111,8 +111,10 @@ static bool rr_turn(struct perf_run *r, uint64_t now_ns)
 	bool worked = false;
 
 	if (!r->options->server && end_is_up(e, now_ns)) {
-		if (r->pace.begin_ns == 0)
+		if (r->pace.begin_ns == 0) {
 			perf_run_pace(r, now_ns);
+			end_load_begin(e);
+		}
 		worked = ask(r, e, now_ns);
 		if (perf_pace_over(&r->pace, now_ns))
 			r->finished |=

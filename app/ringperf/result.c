@@ -8,7 +8,7 @@
 #include "result.h"
 #include "result_json.h"
 
-static const double percents[] = {50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100};
+const double perf_percents[PERF_PERCENTS] = {50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100};
 
 static double us(uint64_t ns)
 {
@@ -29,21 +29,72 @@ void perf_trial_text(const struct perf_trial *t)
 	fflush(stdout);
 }
 
-static void percentiles_text(const struct perf_run *r)
+static void times_text(
+	const char *of, const struct perf_times *corrected, const struct perf_times *raw)
 {
-	const struct perf_pace *p = &r->pace;
-
-	printf("  us of %s\n  %-10s %12s %12s\n", r->mode->measures, "percentile", "corrected",
-		"raw");
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(percents); i++) {
+	printf("  us of %s\n  %-10s %12s %12s\n", of, "percentile", "corrected", "raw");
+	for (unsigned i = 0; i < PERF_PERCENTS; i++) {
 		char name[16] = "max";
 
-		if (percents[i] < 100)
-			snprintf(name, sizeof(name), "%g", percents[i]);
-		printf("  %-10s %12.2f %12.2f\n", name,
-			us(rp_hist_percentile(&p->corrected, percents[i])),
-			us(rp_hist_percentile(&p->raw, percents[i])));
+		if (perf_percents[i] < 100)
+			snprintf(name, sizeof(name), "%g", perf_percents[i]);
+		printf("  %-10s %12.2f %12.2f\n", name, us(corrected->ns[i]), us(raw->ns[i]));
 	}
+}
+
+void perf_times_of(const struct rp_hist *h, struct perf_times *t)
+{
+	t->count = h->count;
+	t->mean_ns = rp_hist_mean(h);
+	for (unsigned i = 0; i < PERF_PERCENTS; i++)
+		t->ns[i] = rp_hist_percentile(h, perf_percents[i]);
+}
+
+static void percentiles_text(const struct perf_run *r)
+{
+	struct perf_times corrected, raw;
+
+	perf_times_of(&r->pace.corrected, &corrected);
+	perf_times_of(&r->pace.raw, &raw);
+	times_text(r->mode->measures, &corrected, &raw);
+}
+
+const char *perf_far_without(const struct perf_far *far)
+{
+	if (!far->known)
+		return "the other end has not told it";
+	if (!far->same_host)
+		return "the ends do not read the same clock";
+	return far->corrected.count == 0 ? "no message had room for its time" : NULL;
+}
+
+static void one_way_text(const struct perf_run *r)
+{
+	const char *why = perf_far_without(&r->far);
+
+	if (why)
+		printf("  us of %s: not available, %s\n", r->mode->one_way, why);
+	else
+		times_text(r->mode->one_way, &r->far.corrected, &r->far.raw);
+}
+
+static void load_text(const char *end, const struct perf_load *l)
+{
+	double messages = (double)RP_MAX(l->messages, 1u);
+	double turns = (double)RP_MAX(l->busy_turns, 1u);
+	double ns = (double)RP_MAX(l->busy_ns + l->idle_ns, 1u);
+
+	if (l->messages == 0)
+		return;
+	printf("  %s: busy %.0f %% of the time, %.1f messages a busy turn; of a message %.0f ns, "
+	       "frames %.2f out, %.2f in",
+		end, 100 * (double)l->busy_ns / ns, messages / turns, (double)l->busy_ns / messages,
+		(double)l->frames_out / messages, (double)l->frames_in / messages);
+	if (l->segments_out > 0)
+		printf(", segments %.3f out (%.3f of them without payload), %.3f in",
+			(double)l->segments_out / messages, (double)l->acks_out / messages,
+			(double)l->segments_in / messages);
+	printf("\n");
 }
 
 static void rate_text(const struct perf_run *r)
@@ -96,6 +147,12 @@ void perf_result_text(const struct perf_run *r)
 		rate_text(r);
 	if (measures(r) && r->pace.done > 0)
 		percentiles_text(r);
+	if (measures(r) && r->pace.done > 0 && r->mode->one_way)
+		one_way_text(r);
+	if (measures(r)) {
+		load_text("this end", &r->load);
+		load_text("the other", &r->far.load);
+	}
 }
 
 /* ---- files ---- */
@@ -147,10 +204,10 @@ static void csv_write(FILE *f, const struct perf_run *r)
 	const struct perf_pace *p = &r->pace;
 
 	fprintf(f, "# us of %s\nkind,at,corrected_us,raw_us,count,max_us\n", r->mode->measures);
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(percents); i++)
-		fprintf(f, "percentile,%g,%.3f,%.3f,,\n", percents[i],
-			us(rp_hist_percentile(&p->corrected, percents[i])),
-			us(rp_hist_percentile(&p->raw, percents[i])));
+	for (unsigned i = 0; i < PERF_PERCENTS; i++)
+		fprintf(f, "percentile,%g,%.3f,%.3f,,\n", perf_percents[i],
+			us(rp_hist_percentile(&p->corrected, perf_percents[i])),
+			us(rp_hist_percentile(&p->raw, perf_percents[i])));
 	for (unsigned i = 0; i < PERF_SERIES_MAX; i++) {
 		const struct perf_pace_slot *s = &p->series[i];
 

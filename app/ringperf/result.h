@@ -23,6 +23,9 @@ struct perf_result_set {
 	unsigned trial_count;
 };
 
+void perf_times_of(const struct rp_hist *h, struct perf_times *t);
+/** Why it has no times of a way; NULL: it has. */
+const char *perf_far_without(const struct perf_far *far);
 void perf_trial_text(const struct perf_trial *t);
 /** Nothing was lost or wrong, and the rate was met. */
 bool perf_result_good_set(const struct perf_result_set *s);

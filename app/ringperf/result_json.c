@@ -12,20 +12,44 @@
 #include "git.h"
 #include "result_json.h"
 
-static const struct {
-	const char *name;
-	double percent;
-} percentiles[] = {{"p50", 50}, {"p75", 75}, {"p90", 90}, {"p95", 95}, {"p99", 99}, {"p99.9", 99.9},
-	{"p99.99", 99.99}, {"p99.999", 99.999}, {"max", 100}};
+static const char *const names[PERF_PERCENTS] = {
+	"p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "p99.999", "max"};
 
-static json_t *hist_json(const struct rp_hist *h)
+static json_t *times_json(const struct perf_times *t)
 {
 	json_t *o = json_object();
 
-	for (unsigned i = 0; i < RP_ARRAY_SIZE(percentiles); i++)
-		json_object_set_new(o, percentiles[i].name,
-			json_real((double)rp_hist_percentile(h, percentiles[i].percent) / 1000));
-	json_object_set_new(o, "mean", json_real((double)rp_hist_mean(h) / 1000));
+	for (unsigned i = 0; i < PERF_PERCENTS; i++)
+		json_object_set_new(o, names[i], json_real((double)t->ns[i] / 1000));
+	json_object_set_new(o, "mean", json_real((double)t->mean_ns / 1000));
+	return o;
+}
+
+static json_t *hist_json(const struct rp_hist *h)
+{
+	struct perf_times t;
+
+	perf_times_of(h, &t);
+	return times_json(&t);
+}
+
+static json_t *one_way_json(const struct perf_run *r)
+{
+	const char *why = perf_far_without(&r->far);
+
+	if (why)
+		return json_pack("{s:s, s:s}", "of", r->mode->one_way, "not_available", why);
+	return json_pack("{s:s, s:o, s:o}", "of", r->mode->one_way, "corrected",
+		times_json(&r->far.corrected), "raw", times_json(&r->far.raw));
+}
+
+static json_t *load_json(const struct perf_load *l)
+{
+	json_t *o = json_object();
+
+#define X(name, text) json_object_set_new(o, #name, json_integer((json_int_t)l->name));
+	PERF_LOADS(X)
+#undef X
 	return o;
 }
 
@@ -185,6 +209,12 @@ bool perf_json_write(FILE *f, const struct perf_result_set *s)
 				hist_json(&p->corrected), "raw", hist_json(&p->raw)));
 		json_object_set_new(root, "series", series_json(p));
 	}
+	if (r->mode->one_way)
+		json_object_set_new(root, "one_way_us", one_way_json(r));
+	if (r->load.messages > 0)
+		json_object_set_new(root, "load", load_json(&r->load));
+	if (r->far.known)
+		json_object_set_new(root, "load_other_end", load_json(&r->far.load));
 	if (s->trial_count > 0)
 		json_object_set_new(root, "search", trials_json(s));
 	good = json_dumpf(root, f, JSON_INDENT(1)) == 0 && fputc('\n', f) != EOF;

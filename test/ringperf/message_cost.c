@@ -61,12 +61,12 @@ static void answered(struct end *e, uint64_t token, bool good, uint64_t at_ns)
 		over_count++;
 }
 
-static void message(struct end *e, const uint8_t *value, uint32_t length, uint64_t at_ns)
+static void message(struct end *e, const struct end_message *m, uint64_t at_ns)
 {
 	if (!rr)
 		return;
 	/* A reply begins with 1. */
-	if (value[0] == 1) {
+	if (m->value[0] == 1) {
 		over_count++;
 		return;
 	}
