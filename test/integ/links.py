@@ -117,7 +117,8 @@ def bundle(binaries, port, k, kind=Cluster):
                 assert len(set(link["shards"])) == 1, link
         each_link(c, k, kind is SecureCluster)
         done = [n.stats("ringpost_link_handshakes_done")["link_handshakes_done"] for n in c.nodes]
-        assert done == [k, k], done
+        # A dialer that comes before it is known as a peer is refused, and comes again.
+        assert min(done) >= k, done
         before = [n.stats() for n in c.nodes]
         order_is_kept(a, b)
         after = [n.stats() for n in c.nodes]
