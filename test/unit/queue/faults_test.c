@@ -51,6 +51,41 @@ static void test_accept_timeout(void **state)
 	}
 }
 
+/* What is said of an offer that was taken back is not said of the one since. */
+static void test_report_of_an_earlier_attempt(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct rp_queue_message_info info = {0};
+	struct rp_qmsg m = {.type = RP_QMSG_ACCEPTED,
+		.name = (const uint8_t *)Q,
+		.name_length = sizeof(Q) - 1,
+		.alloc_node = c->nodes[0].id,
+		.mod_revision = 5};
+	uint64_t dispatcher;
+	uint32_t epoch;
+
+	open_consumer(c, 0, Q, 9, 0, ";match=none");
+	settle(c);
+	open_consumer(c, 1, Q, 1, 0, NULL)->mute = true;
+	settle(c);
+	put(c, 0, Q, "t", 1);
+	for (unsigned i = 0; i < 300 && !(info.attempt > 1 && info.node); i++) {
+		cluster_run(c, 100 * MS);
+		assert_int_equal(
+			rp_queue_messages(c->nodes[0].qs, span_of(Q), 0, &info, 1, c->now_ns), 1);
+	}
+	assert_true(info.attempt > 1 && info.node == c->nodes[1].id);
+	m.idx = info.idx;
+	memcpy(m.uuid, info.uuid, sizeof(m.uuid));
+	m.hash = rp_queue_hash(m.name, m.name_length);
+	for (unsigned now = 0; now < 2; now++) {
+		m.attempt = info.attempt - 1 + now;
+		rp_queue_on_msg(c->nodes[0].qs, c->nodes[1].id, &m, &epoch, &dispatcher, c->now_ns);
+		assert_int_equal(totals_of(c, 0).accepts, now);
+	}
+	cluster_free(c);
+}
+
 /* A client whose window is closed holds nothing up and is served in order when it opens. */
 static void test_no_room(void **state)
 {
@@ -428,6 +463,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accept_timeout),
+		cmocka_unit_test(test_report_of_an_earlier_attempt),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_lost_dispatcher),
 		cmocka_unit_test(test_lost_host),
