@@ -378,6 +378,8 @@ extern const struct rp_grpc_call_ops ctl_trace_ops;
  * the empty text gives family 0. 0 or -EINVAL.
  */
 int ctl_endpoint_filter(struct rp_endpoint *e, const char *text);
+/** Family 0 fits all, port 0 each of the address. Any thread. */
+bool ctl_endpoint_fits(const struct rp_endpoint *filter, const struct rp_endpoint *e);
 extern const struct rp_grpc_call_ops ctl_connections_ops, ctl_neighbours_ops;
 
 /* ctl_embed.c: true where it was about one of its own */

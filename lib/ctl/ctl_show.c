@@ -43,7 +43,7 @@ int ctl_endpoint_filter(struct rp_endpoint *e, const char *text)
 	return 0;
 }
 
-static bool endpoint_fits(const struct rp_endpoint *filter, const struct rp_endpoint *e)
+bool ctl_endpoint_fits(const struct rp_endpoint *filter, const struct rp_endpoint *e)
 {
 	return filter->family == 0 ||
 	       (filter->family == e->family && (filter->port == 0 || filter->port == e->port) &&
@@ -143,8 +143,8 @@ static void connections_reply(struct rp_ctl *ctl, void *who)
 		for (uint32_t i = 0; i < snap->connection_count; i++) {
 			const struct rp_engine_connection_view *v = &snap->connections[i];
 
-			if (endpoint_fits(&a->endpoint, &v->info.local) ||
-				endpoint_fits(&a->endpoint, &v->info.peer))
+			if (ctl_endpoint_fits(&a->endpoint, &v->info.local) ||
+				ctl_endpoint_fits(&a->endpoint, &v->info.peer))
 				connection_add(&r, &items[r.n_connections], s, v, snap->now_ns);
 		}
 	}

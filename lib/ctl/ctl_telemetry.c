@@ -2,8 +2,9 @@
 
 /*
  * Commands /ringpost/... of DPDK's telemetry. DPDK calls them on threads of its own, which touch
- * nothing of the node: they wake the control thread, which gathers the metrics as for anybody else,
- * and wait for what it left. DPDK forgets no command, so that they outlive the node.
+ * nothing of the node: they wake the control thread, which gathers the metrics, or the connections,
+ * as for anybody else, and wait for what it left. DPDK forgets no command, so that they outlive the
+ * node.
  */
 
 #include <errno.h>
@@ -23,16 +24,25 @@
 /** A control thread that does not come to it. */
 #define WAIT_S 3
 
+enum wanted { WANTED_NONE, WANTED_METRICS, WANTED_CONNECTIONS };
+
+/** What an asker takes with it, and frees: of one of the two kinds. */
+struct answer {
+	struct rp_metrics metrics;
+	struct rp_telem_connection *connections;
+	uint32_t connection_count;
+};
+
 static struct {
 	pthread_mutex_t one; /* asker at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t there;
 	/* Under `lock`. */
 	struct rp_ctl *ctl; /* NULL: there is no node (any more) */
-	bool answered;
-	struct rp_metrics metrics;
-	/* The asker sets it, the control thread clears it. */
-	atomic_bool wanted;
+	enum wanted answered;
+	struct answer answer;
+	/* enum wanted: the asker sets it, the control thread clears it. */
+	atomic_int wanted;
 	bool registered;
 } telemetry = {
 	.one = PTHREAD_MUTEX_INITIALIZER,
@@ -40,33 +50,81 @@ static struct {
 	.there = PTHREAD_COND_INITIALIZER,
 };
 
+static void answer_free(struct answer *a)
+{
+	rp_metrics_free(&a->metrics);
+	rp_metrics_init(&a->metrics);
+	free(a->connections);
+	a->connections = NULL;
+	a->connection_count = 0;
+}
+
 /* ---- the control thread ---- */
 
-static void telemetry_there(struct rp_ctl *ctl, void *who)
+/* Takes the answer. */
+static void telemetry_answer(enum wanted what, const struct answer *a)
 {
-	struct rp_metrics m;
-
-	rp_metrics_init(&m);
-	ctl_metrics(ctl, &m);
 	pthread_mutex_lock(&telemetry.lock);
-	rp_metrics_free(&telemetry.metrics);
-	telemetry.metrics = m;
-	telemetry.answered = true;
+	answer_free(&telemetry.answer);
+	telemetry.answer = *a;
+	telemetry.answered = what;
 	pthread_cond_signal(&telemetry.there);
 	pthread_mutex_unlock(&telemetry.lock);
 }
 
+static void metrics_there(struct rp_ctl *ctl, void *who)
+{
+	struct answer a = {.connections = NULL};
+
+	rp_metrics_init(&a.metrics);
+	ctl_metrics(ctl, &a.metrics);
+	telemetry_answer(WANTED_METRICS, &a);
+}
+
+static void connections_there(struct rp_ctl *ctl, void *who)
+{
+	struct answer a = {.connections = NULL};
+	uint32_t most = 0;
+
+	rp_metrics_init(&a.metrics);
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++)
+		most += ctl->snapshots[s].connection_count;
+	a.connections = calloc(most + 1, sizeof(*a.connections));
+	RP_ASSERT(a.connections);
+	for (uint32_t s = 0; s < ctl->config.self.shards; s++) {
+		const struct rp_engine_snapshot *snap = &ctl->snapshots[s];
+
+		for (uint32_t i = 0; i < snap->connection_count; i++)
+			a.connections[a.connection_count++] = (struct rp_telem_connection){
+				.shard = s,
+				.port = snap->connections[i].port,
+				.now_ns = snap->now_ns,
+				.info = snap->connections[i].info,
+			};
+	}
+	telemetry_answer(WANTED_CONNECTIONS, &a);
+}
+
 void ctl_telemetry_turn(struct rp_ctl *ctl)
 {
-	if (atomic_load_explicit(&telemetry.wanted, memory_order_relaxed) &&
-		atomic_exchange(&telemetry.wanted, false))
-		ctl_snapshot_wait(ctl, telemetry_there, NULL);
+	if (atomic_load_explicit(&telemetry.wanted, memory_order_relaxed) == WANTED_NONE)
+		return;
+	switch ((enum wanted)atomic_exchange(&telemetry.wanted, WANTED_NONE)) {
+	case WANTED_NONE:
+		break;
+	case WANTED_METRICS:
+		ctl_snapshot_wait(ctl, metrics_there, NULL);
+		break;
+	case WANTED_CONNECTIONS:
+		ctl_snapshot_wait(ctl, connections_there, NULL);
+		break;
+	}
 }
 
 /* ---- an asker ---- */
 
-/* 0 and the metrics, to be freed; or -errno. */
-static int metrics_take(struct rp_metrics *m)
+/* 0 and the answer, to be freed; or -errno. */
+static int answer_take(enum wanted what, struct answer *a)
 {
 	struct timespec until;
 	int rc = 0;
@@ -75,20 +133,22 @@ static int metrics_take(struct rp_metrics *m)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += WAIT_S;
 	pthread_mutex_lock(&telemetry.lock);
-	telemetry.answered = false;
+	telemetry.answered = WANTED_NONE;
 	if (telemetry.ctl) {
-		atomic_store(&telemetry.wanted, true);
+		atomic_store(&telemetry.wanted, (int)what);
 		rp_loop_wake(telemetry.ctl->loop);
 	}
-	while (rc == 0 && telemetry.ctl && !telemetry.answered)
+	/* What the asker before gave up may come late, and be of the other kind. */
+	while (rc == 0 && telemetry.ctl && telemetry.answered != what)
 		rc = pthread_cond_timedwait(&telemetry.there, &telemetry.lock, &until);
-	*m = telemetry.metrics;
-	rp_metrics_init(&telemetry.metrics);
-	rc = telemetry.answered ? 0 : -ETIMEDOUT;
+	*a = telemetry.answer;
+	telemetry.answer = (struct answer){.connections = NULL};
+	rp_metrics_init(&telemetry.answer.metrics);
+	rc = telemetry.answered == what ? 0 : -ETIMEDOUT;
 	pthread_mutex_unlock(&telemetry.lock);
 	pthread_mutex_unlock(&telemetry.one);
 	if (rc)
-		rp_metrics_free(m);
+		answer_free(a);
 	return rc;
 }
 
@@ -105,8 +165,8 @@ static int on_metrics(const char *cmd, const char *params, struct rte_tel_data *
 {
 	char prefix[96];
 	const char *comma;
-	struct rp_metrics m;
-	int rc = metrics_take(&m);
+	struct answer a;
+	int rc = answer_take(WANTED_METRICS, &a);
 
 	if (rc)
 		return rc;
@@ -114,8 +174,8 @@ static int on_metrics(const char *cmd, const char *params, struct rte_tel_data *
 	comma = strchr(params, ',');
 	snprintf(prefix, sizeof(prefix), "%.*s", (int)strcspn(params, ","), params);
 	rc = rp_telem_metrics(
-		d, &m, prefix, NULL, comma ? (unsigned)strtoul(comma + 1, NULL, 10) : 0);
-	rp_metrics_free(&m);
+		d, &a.metrics, prefix, NULL, comma ? (unsigned)strtoul(comma + 1, NULL, 10) : 0);
+	answer_free(&a);
 	return rc;
 }
 
@@ -123,29 +183,66 @@ static int on_metrics(const char *cmd, const char *params, struct rte_tel_data *
 static int on_shard(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const char *comma = params ? strchr(params, ',') : NULL;
-	struct rp_metrics m;
+	struct answer a;
 	char label[32];
 	int rc;
 
 	if (!params || params[0] < '0' || params[0] > '9')
 		return -EINVAL;
-	rc = metrics_take(&m);
+	rc = answer_take(WANTED_METRICS, &a);
 	if (rc)
 		return rc;
 	snprintf(label, sizeof(label), "shard=\"%lu\"", strtoul(params, NULL, 10));
-	rc = rp_telem_metrics(d, &m, comma ? comma + 1 : "ringpost_shard_", label, 0);
-	rp_metrics_free(&m);
+	rc = rp_telem_metrics(d, &a.metrics, comma ? comma + 1 : "ringpost_shard_", label, 0);
+	answer_free(&a);
 	return rc;
 }
 
 static int on_drops(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	struct rp_metrics m;
-	int rc = metrics_take(&m);
+	struct answer a;
+	int rc = answer_take(WANTED_METRICS, &a);
 
-	if (rc == 0)
-		rc = rp_telem_drops(d, &m);
-	rp_metrics_free(&m);
+	if (rc)
+		return rc;
+	rc = rp_telem_drops(d, &a.metrics);
+	answer_free(&a);
+	return rc;
+}
+
+/* "[ENDPOINT[,NUMBER]]": the list, or one of those that the endpoint fits, from 0 on. */
+static int on_tcp(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const char *comma = params ? strchr(params, ',') : NULL;
+	unsigned long wanted = comma ? strtoul(comma + 1, NULL, 10) : 0;
+	const struct rp_telem_connection *found = NULL;
+	char text[CTL_ENDPOINT_TEXT_SIZE];
+	struct rp_endpoint endpoint;
+	uint32_t fit = 0;
+	struct answer a;
+	int rc;
+
+	snprintf(text, sizeof(text), "%.*s", params ? (int)strcspn(params, ",") : 0,
+		params ? params : "");
+	if (ctl_endpoint_filter(&endpoint, text) != 0)
+		return -EINVAL;
+	rc = answer_take(WANTED_CONNECTIONS, &a);
+	if (rc)
+		return rc;
+	if (text[0] == '\0') {
+		rc = rp_telem_connections(d, a.connections, a.connection_count);
+	} else {
+		for (uint32_t i = 0; i < a.connection_count; i++) {
+			const struct rp_telem_connection *c = &a.connections[i];
+
+			if ((ctl_endpoint_fits(&endpoint, &c->info.local) ||
+				    ctl_endpoint_fits(&endpoint, &c->info.peer)) &&
+				fit++ == wanted)
+				found = c;
+		}
+		rc = rp_telem_connection(d, found, fit);
+	}
+	answer_free(&a);
 	return rc;
 }
 
@@ -183,6 +280,9 @@ void ctl_telemetry_create(struct rp_ctl *ctl)
 		{"/ringpost/drops", on_drops,
 			"Returns what became of messages: in, delivered, passed on, held, reasons. No "
 			"parameters"},
+		{"/ringpost/tcp", on_tcp,
+			"Returns the connections of the links, or one. Parameters: address[:port] of "
+			"an end, number among those it fits"},
 	};
 
 	pthread_mutex_lock(&telemetry.lock);
@@ -201,7 +301,7 @@ void ctl_telemetry_destroy(struct rp_ctl *ctl)
 	pthread_mutex_lock(&telemetry.lock);
 	if (telemetry.ctl == ctl)
 		telemetry.ctl = NULL;
-	rp_metrics_free(&telemetry.metrics);
+	answer_free(&telemetry.answer);
 	pthread_cond_signal(&telemetry.there);
 	pthread_mutex_unlock(&telemetry.lock);
 }

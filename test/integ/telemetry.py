@@ -7,7 +7,7 @@
   those of docs/counters.md.
 - What the dashboard and the alert rules of tools/grafana name is there; promtool takes the rules.
 - Debian's prometheus scrapes both nodes, and answers every expression of the two.
-- DPDK's telemetry socket has the commands /ringpost/....
+- DPDK's telemetry socket has the commands /ringpost/..., among them the connections of the links.
 """
 import http.client
 import json
@@ -195,6 +195,36 @@ def telemetry_of(node):
     return s, command
 
 
+def connections(node, command):
+    """Each connection of the links, as `show tcp` has it."""
+    shown = json.loads(node.ctl("show", "tcp", "-j"))["connections"]
+    assert shown, "no connection"
+    listed_, lines = command("/ringpost/tcp"), ["%(local)s %(peer)s %(state)s" % c for c in shown]
+    assert listed_ == lines, (listed_, lines)
+    moving = {"unsent_bytes", "unacked_bytes", "pipe_bytes", "unconsumed_bytes", "cwnd_bytes", "srtt_ns", "rttvar_ns",
+              "rtt_min_ns", "rto_ns", "reo_window_ns", "age_ns", "sent_bytes", "received_bytes", "receive_window_bytes"}
+    for c in shown:
+        told = command(f"/ringpost/tcp,{c['peer']}")
+        if told["connections"] > 1:
+            told = next(t for t in (command(f"/ringpost/tcp,{c['peer']},{i}") for i in range(told["connections"]))
+                        if t["local"] == c["local"])
+        del told["connections"]
+        for name, value in c.items():
+            if name in ("timer", "keepalive"):
+                continue
+            if value is None:
+                assert name not in told, (name, told)
+            elif name not in moving:
+                assert told.pop(name) == value, (name, value, told)
+            else:
+                assert isinstance(told.pop(name), int), name
+        assert told.pop("timer", "none") and told.pop("timer_in_ns", 0) >= 0
+        assert not [n for n in told if not n.startswith("keepalive_")], told
+    assert command("/ringpost/tcp,192.0.2.1") == {"connections": 0}
+    assert command("/ringpost/tcp,nonsense") is None
+    print(f"  DPDK's telemetry: {len(shown)} connections")
+
+
 def dpdk(node):
     s, command = telemetry_of(node)
     try:
@@ -217,6 +247,7 @@ def dpdk(node):
         assert len(seen) > 250 and "process_cpu_us" in seen, sorted(seen)
         m = command("/ringpost/drops")
         assert m["lost"] == 0 and m["in"] > 0, m
+        connections(node, command)
     finally:
         s.close()
     print(f"  DPDK's telemetry: {len(seen)} metrics")
