@@ -18,7 +18,7 @@ void rp_wheel_node_init(struct rp_wheel_node *n)
 {
 	rp_list_init(&n->link);
 	n->deadline_ns = RP_NEVER;
-	n->slot = RP_WHEEL_NO_SLOT;
+	n->slot = 0;
 }
 
 /* Distance in slots from `from` to the first one in use, going round once; -1: none. */
@@ -104,9 +104,9 @@ void rp_wheel_del(struct rp_wheel *w, struct rp_wheel_node *n)
 		return;
 	rp_list_unlink(&n->link);
 	w->count--;
-	if (n->slot != RP_WHEEL_NO_SLOT && rp_list_empty(&w->slots[n->slot]))
+	/* Of a node that is due its slot, where it is empty, has no bit any more. */
+	if (rp_list_empty(&w->slots[n->slot]))
 		w->bits[n->slot / 64] &= ~(1ull << (n->slot % 64));
-	n->slot = RP_WHEEL_NO_SLOT;
 }
 
 static void wheel_empty_slot(struct rp_wheel *w, unsigned slot, struct rp_list *to)
@@ -128,7 +128,7 @@ static void wheel_cascade(struct rp_wheel *w, unsigned slot)
 void rp_wheel_turn(struct rp_wheel *w, uint64_t target)
 {
 	while (w->next_tick <= target) {
-		struct rp_list fired, *l;
+		struct rp_list fired;
 
 		w->tick = RP_MAX(w->tick, w->next_tick);
 		if ((w->tick & ((1u << TOP_SHIFT) - 1)) == 0)
@@ -137,8 +137,6 @@ void rp_wheel_turn(struct rp_wheel *w, uint64_t target)
 		if ((w->tick & (RP_WHEEL_SLOTS - 1)) == 0)
 			wheel_cascade(w, LEVEL1 + ((w->tick >> SLOT_BITS) & (RP_WHEEL_SLOTS - 1)));
 		wheel_empty_slot(w, w->tick & (RP_WHEEL_SLOTS - 1), &fired);
-		rp_list_foreach (l, &fired)
-			rp_list_entry(l, struct rp_wheel_node, link)->slot = RP_WHEEL_NO_SLOT;
 		rp_list_splice_back(&w->due, &fired);
 		w->next_tick = wheel_find_next(w);
 	}

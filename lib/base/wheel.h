@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A timing wheel of three levels with a tick of 32.768 us: 1024 ticks, 1024 times that (34 s), 64
- * times that (36 min); what is farther away goes round again. A node never fires early, and at most
- * one tick late.
+ * A timing wheel of three levels with a tick of 8.192 us: 1024 ticks, 1024 times that (8.6 s), 64
+ * times that (9 min); what is farther away goes round again. A node never fires early, and at most
+ * one tick late: a quarter of a round trip of 50 us is to be told from a whole one.
  *
  *   1. rp_wheel_add() a node with its deadline; rp_wheel_del() takes it out, fired or not.
  *   2. rp_wheel_advance() to now; then rp_wheel_pop() gives the nodes that are due, until NULL.
@@ -16,16 +16,15 @@
 
 #include <base/list.h>
 
-#define RP_WHEEL_SHIFT 15
+#define RP_WHEEL_SHIFT 13
 #define RP_WHEEL_TICK_NS (1ull << RP_WHEEL_SHIFT)
 #define RP_WHEEL_SLOTS 1024
 #define RP_WHEEL_TOP_SLOTS 64
-#define RP_WHEEL_NO_SLOT UINT16_MAX
 
 struct rp_wheel_node {
 	struct rp_list link;
 	uint64_t deadline_ns;
-	uint16_t slot; /* RP_WHEEL_NO_SLOT: not in the wheel, or due already */
+	uint16_t slot; /* that it was put into last */
 };
 
 struct rp_wheel {

@@ -10,8 +10,9 @@
 
 #define DUP_THRESHOLD 3
 #define REO_PERSIST 16 /* RFC 8985 6.2 */
-/* A spell of measuring ends after so many late segments, or recoveries. */
+/* A spell of measuring ends after so many late segments and round trips, or recoveries. */
 #define REO_SPELL_LATE 64
+#define REO_SPELL_RTTS 16
 #define REO_SPELL_RECOVERIES 32
 
 void tcp_mark_lost(struct tcp_conn *c, struct tseg *t)
@@ -45,13 +46,15 @@ static bool rtt_of_syn(
 
 /*
  * The most of two spells counts, so that what was late once, since somebody's loop paused, is
- * forgotten.
+ * forgotten. Not before some round trips: where half of all segments are late, there are hundreds
+ * in each, and the latest of a few is much less than the latest there is.
  */
-static void reordering_spell(struct tcp_conn *c)
+static void reordering_spell(struct tcp_conn *c, uint64_t now_ns)
 {
 	c->reo_seen_before_ns = c->reo_seen_ns;
 	c->reo_seen_ns = 0;
 	c->reo_seen_count = c->reo_seen_recoveries = 0;
+	c->reo_spell_ns = now_ns;
 }
 
 /*
@@ -60,17 +63,19 @@ static void reordering_spell(struct tcp_conn *c)
  * 8985 6.2 step 4) would take many losses that are none to get there, and forget it after 16
  * recoveries, when nothing is retransmitted for nothing since the window is right.
  */
-static void reordering_seen(struct tcp_conn *c, uint64_t late_ns)
+static void reordering_seen(struct tcp_conn *c, uint64_t late_ns, uint64_t now_ns)
 {
 	c->flags |= TCPF_REORDERING;
 	c->reo_seen_ns = RP_MAX(c->reo_seen_ns, late_ns);
-	if (++c->reo_seen_count >= REO_SPELL_LATE)
-		reordering_spell(c);
+	c->reo_seen_count = (uint16_t)RP_MIN(c->reo_seen_count + 1, REO_SPELL_LATE);
+	if (c->reo_seen_count == REO_SPELL_LATE &&
+		now_ns - c->reo_spell_ns >= REO_SPELL_RTTS * c->srtt_ns)
+		reordering_spell(c, now_ns);
 }
 
 /* What was retransmitted and comes now is an earlier transmission of it. */
-static void original_came(
-	struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r, uint64_t rtt_ns)
+static void original_came(struct tcp_conn *c, const struct tseg *t, struct tcp_ack_result *r,
+	uint64_t rtt_ns, uint64_t now_ns)
 {
 	/*
 	 * By the echo it is certain. That an answer came sooner than any before is proof enough
@@ -80,7 +85,7 @@ static void original_came(
 	if (!tcp_is_near(c) && rtt_ns < c->rtt_min_ns)
 		return;
 	/* It went again when it had been late by the window already. */
-	reordering_seen(c, tcp_reo_window_ns(c) + rtt_ns);
+	reordering_seen(c, tcp_reo_window_ns(c) + rtt_ns, now_ns);
 	if (tseg_end(t) == c->undo_rtx_end && rtt_ns < c->rtt_min_ns / 4 * 3)
 		r->original = true;
 }
@@ -93,12 +98,13 @@ void tcp_rack_delivered(
 
 	if (!(t->flags & TSEG_RTX) || rtt_of_syn(c, t, r)) {
 		if (rp_seq_lt(end, c->rack_fack))
-			reordering_seen(c, rtt_ns > c->rack_rtt_ns ? rtt_ns - c->rack_rtt_ns : 0);
+			reordering_seen(
+				c, rtt_ns > c->rack_rtt_ns ? rtt_ns - c->rack_rtt_ns : 0, now_ns);
 		tcp_rack_rtt(r, t->xmit_ns, rtt_ns);
 	} else if (rtt_ns < c->rtt_min_ns ||
 		   (r->at_una && tcp_echo_before(c, r, tcp_ts_now(t->xmit_ns) + c->ts_offset))) {
 		/* It answers an earlier transmission (RFC 8985 6.2 step 2). */
-		original_came(c, t, r, rtt_ns);
+		original_came(c, t, r, rtt_ns, now_ns);
 		return;
 	}
 	tcp_rack_newest(c, end, t->xmit_ns, rtt_ns);
@@ -191,7 +197,7 @@ static void prr_update(struct tcp_conn *c, uint32_t delivered, bool safe)
 	c->cwnd = flight + (uint32_t)send;
 }
 
-static void leave_recovery(struct tcp_conn *c)
+static void leave_recovery(struct tcp_conn *c, uint64_t now_ns)
 {
 	if (c->ca_state == TCP_CA_RECOVERY)
 		c->cwnd = RP_MAX(c->ssthresh, 2u * c->mss);
@@ -201,7 +207,7 @@ static void leave_recovery(struct tcp_conn *c)
 	if (c->reo_persist > 0 && --c->reo_persist == 0)
 		c->reo_mult = 1;
 	if (++c->reo_seen_recoveries >= REO_SPELL_RECOVERIES)
-		reordering_spell(c);
+		reordering_spell(c, now_ns);
 }
 
 /*
@@ -245,7 +251,7 @@ static void watched_came(struct tcp_conn *c, uint32_t end, uint64_t now_ns)
 		if (w->again_ns == 0 || w->end != end)
 			continue;
 		if (now_ns - w->again_ns > c->srtt_ns + c->srtt_ns / 4 + 4 * c->rttvar_ns)
-			reordering_seen(c, now_ns - w->sent_ns - c->srtt_ns);
+			reordering_seen(c, now_ns - w->sent_ns - c->srtt_ns, now_ns);
 		w->again_ns = 0;
 		return;
 	}
@@ -462,7 +468,7 @@ void tcp_loss_on_ack(struct tcp_conn *c, struct tcp_ack_result *r, uint64_t now_
 	after_timeout = c->ca_state == TCP_CA_LOSS;
 	if (c->ca_state != TCP_CA_OPEN && rp_seq_geq(c->snd_una, c->recover)) {
 		recovered = c->ca_state == TCP_CA_RECOVERY;
-		leave_recovery(c);
+		leave_recovery(c, now_ns);
 	}
 	if (!(c->flags & TCPF_SACK))
 		newreno_on_ack(c, r);
@@ -611,12 +617,22 @@ void tcp_on_rto(struct tcp_conn *c, uint64_t now_ns)
 	}
 }
 
-void tcp_cwnd_restart(struct tcp_conn *c)
+void tcp_cwnd_restart(struct tcp_conn *c, uint64_t idle_ns)
 {
+	uint32_t window = tcp_initial_window(c);
+
 	if (tcp_stack_of(c)->config.no_idle_restart)
 		return;
+	/*
+	 * RFC 7661 4.4: a window that was in use stays good for some minutes, but should not go out
+	 * at once. Between appliances, whose timeout is a few milliseconds, a message in each of
+	 * these would take two round trips: of what was validated a turn's burst is kept, which is
+	 * as much as goes at once anyway.
+	 */
+	if (tcp_is_near(c) && idle_ns < TCP_VALID_NS)
+		window = RP_MAX(window, (uint32_t)TCP_QUANTUM_BYTES);
 	c->ssthresh = RP_MAX(c->ssthresh, c->cwnd / 4 * 3);
-	c->cwnd = RP_MIN(c->cwnd, tcp_initial_window(c));
+	c->cwnd = RP_MIN(c->cwnd, window);
 	/* A round with the queue that was there before says nothing of this one. */
 	c->hystart = (struct tcp_hystart){.round_end = c->snd_una};
 }

@@ -2,6 +2,7 @@
 #include <tcp/hot_priv.h>
 
 #define ooo_of(l) rp_list_entry(l, struct tcp_ooo, link)
+#define DATA_GAP_ACKS 16u
 
 static void ooo_mbufs_gone(struct tcp_conn *c, uint32_t n)
 {
@@ -240,6 +241,18 @@ void tcp_note_duplicate(struct tcp_conn *c, uint32_t start, uint32_t end, uint64
 	c->dsack = (struct tcp_range){start, end};
 }
 
+/*
+ * Something is missing, or was until now: an acknowledgement goes at once (RFC 5681 4.2). Between
+ * appliances those of the next segments do as well, each: where segments are lost windows are a few
+ * segments, and with every second one the last of an odd number waits for a round trip.
+ */
+static void data_gap(struct tcp_conn *c)
+{
+	c->flags |= TCPF_ACK_NOW;
+	if (c->ack_delay_max_ns <= TCP_NEAR_DELAY_NS)
+		c->quick_acks = RP_MAX(c->quick_acks, DATA_GAP_ACKS);
+}
+
 /* rcv_nxt has moved: is an acknowledgement due, now or later? (RFC 5681 4.2) */
 static inline void data_ack(struct tcp_conn *c, uint64_t now_ns)
 {
@@ -282,7 +295,7 @@ static RP_APART void data_other(
 		return;
 	}
 	if (start != c->rcv_nxt) {
-		c->flags |= TCPF_ACK_NOW;
+		data_gap(c);
 		if (!ooo_has_room(c, m->nb_segs)) {
 			s->counters->drop_ooo_limit++;
 			rte_pktmbuf_free(m);
@@ -297,7 +310,7 @@ static RP_APART void data_other(
 		return;
 	}
 	if (c->ooo_count > 0) {
-		c->flags |= TCPF_ACK_NOW; /* it fills a gap, or a part of one (RFC 5681 4.2) */
+		data_gap(c); /* it fills it, or a part */
 		m = data_before_ranges(c, start, m);
 	}
 	c->rcv_nxt += m->pkt_len;

@@ -205,7 +205,7 @@ struct tcp_conn {
 	bool undo_chained; /* undo_* are of an earlier reduction that may be taken back as well */
 	uint64_t undo_ns;  /* when the first of these was */
 	/* How late segments came that were not lost: the most, of now and of the spell before. */
-	uint64_t reo_seen_ns, reo_seen_before_ns;
+	uint64_t reo_seen_ns, reo_seen_before_ns, reo_spell_ns;
 	struct tcp_watched watched[TCP_WATCHED];
 	struct tcp_hystart hystart;
 	uint32_t sack_cache_count;
@@ -338,6 +338,7 @@ struct rp_tcp_stack {
 #define TCP_REO_STEP_NS (8 * RP_NS_PER_US)  /* reorder window: grows by no less */
 #define TCP_REO_CAP_NS (1 * RP_NS_PER_MS)   /* reorder window: no less is its bound */
 #define TCP_REO_SEEN_RTTS 8		    /* ... in round trips, of what was measured */
+#define TCP_VALID_NS (300 * RP_NS_PER_S)    /* a window that was used: RFC 7661 4.1 */
 #define TCP_PAWS_IDLE_NS (24 * 86400 * RP_NS_PER_S) /* RFC 7323 5.5 */
 #define TCP_QUANTUM_BYTES 65536			    /* of one connection, a turn */
 #define TCP_RETRY_NS (100 * RP_NS_PER_US)	    /* after a buffer was missing */
@@ -652,8 +653,8 @@ static inline uint32_t tcp_flight(const struct tcp_conn *c)
 {
 	return c->pipe > c->dup_bytes ? c->pipe - c->dup_bytes : 0;
 }
-/** What was learned of the path has grown old (RFC 5681 4.1). */
-void tcp_cwnd_restart(struct tcp_conn *c);
+/** Nothing was sent for so long, a timeout or more: what was learned grows old (RFC 5681 4.1). */
+void tcp_cwnd_restart(struct tcp_conn *c, uint64_t idle_ns);
 
 /* cc.c */
 

@@ -17,8 +17,9 @@ static struct rp_wheel w;
 static void fires_once_and_not_early(void **state)
 {
 	static const uint64_t spans[] = {0, 1, RP_WHEEL_TICK_NS - 1, RP_WHEEL_TICK_NS,
-		RP_WHEEL_TICK_NS + 1, 5 * S, 33 * RP_NS_PER_MS, 34 * RP_NS_PER_MS, 34 * S, 35 * S,
-		2000 * S, 2200 * S, 100000 * S};
+		RP_WHEEL_TICK_NS + 1, RP_WHEEL_SLOTS * RP_WHEEL_TICK_NS - 1,
+		RP_WHEEL_SLOTS * RP_WHEEL_TICK_NS, 5 * S, 33 * RP_NS_PER_MS, 34 * RP_NS_PER_MS,
+		8 * S, 9 * S, 34 * S, 35 * S, 540 * S, 560 * S, 2000 * S, 2200 * S, 100000 * S};
 	uint64_t now = 123456789;
 
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(spans); i++) {

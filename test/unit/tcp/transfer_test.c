@@ -132,7 +132,11 @@ static void a_reordering_network(void **state)
 				.reorder_ns = 50 * RP_NS_PER_US}};
 		struct outcome o = transfer(&c, 2 << 20, 1 << 20, NULL);
 
-		assert_true((double)o.rtx <= 0.06 * (double)o.segments);
+		/*
+		 * Before reordering is known, what is late in a window goes again (RFC 8985 6.2): a
+		 * tenth of it, and a window is most of such a transfer.
+		 */
+		assert_true((double)o.rtx <= 0.06 * (double)o.segments + 150);
 		assert_true(o.rtos <= 10);
 	}
 }
