@@ -71,18 +71,16 @@ enum perf_phase {
 	PERF_PHASE_SERVE,   /**< the server's */
 };
 
-/** The message that is coming in by one lane. */
+/** The message that is coming in by one lane; what its bytes touch comes first. */
 struct perf_input {
-	uint8_t head[PERF_HEADER_BYTES];
-	uint32_t head_bytes;
-	uint32_t body_left;
-	struct perf_header in;
-	uint8_t body[PERF_BODY_BYTES];
-	uint32_t body_bytes;
+	uint32_t head_bytes, body_left, body_bytes;
+	uint16_t run;
 	bool summing;
+	struct perf_header in;
 	struct perf_sum sum;
 	uint64_t seq; /**< of the next one */
-	uint16_t run;
+	uint8_t head[PERF_HEADER_BYTES];
+	uint8_t body[PERF_BODY_BYTES];
 };
 
 struct perf_session {

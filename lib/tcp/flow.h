@@ -77,9 +77,11 @@ static inline void flow_prefetch(const struct flow_table *f, uint32_t hash)
 }
 
 /** The connection that is probably meant, without a look at its key; NULL: none, or TIME-WAIT. */
-static inline const void *flow_guess(const struct flow_table *f, uint32_t hash)
+static inline void *flow_guess(const struct flow_table *f, uint32_t hash)
 {
 	const struct flow_slot *s = &f->slots[hash & f->mask];
 
-	return s->tag == hash && s->index < f->split ? f->a + (size_t)s->index * f->a_stride : NULL;
+	return s->tag == hash && s->index < f->split
+		       ? (void *)(uintptr_t)(f->a + (size_t)s->index * f->a_stride)
+		       : NULL;
 }

@@ -187,17 +187,21 @@ void rp_tcp_destroy(struct rp_tcp_stack *s)
 }
 
 /* What each of them sent first and an ACK may free: its record, then its buffer. */
-static void stack_fetch_acked(const struct tcp_conn **conns, unsigned n)
+static void stack_fetch_acked(struct tcp_conn *const *conns, unsigned n)
 {
 	const struct tseg *heads[RP_NET_BURST];
+	unsigned k = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		heads[i] = conns[i] ? tcp_head(conns[i]) : NULL;
-		if (heads[i])
-			__builtin_prefetch(heads[i], 1);
+		const struct tseg *head = tcp_head(conns[i]);
+
+		if (!head)
+			continue;
+		__builtin_prefetch(head, 1);
+		heads[k++] = head;
 	}
-	for (unsigned i = 0; i < n; i++) {
-		const uint8_t *m = heads[i] ? (const uint8_t *)heads[i]->payload : NULL;
+	for (unsigned i = 0; i < k; i++) {
+		const uint8_t *m = (const uint8_t *)heads[i]->payload;
 
 		if (m) {
 			__builtin_prefetch(m, 1);
@@ -208,13 +212,15 @@ static void stack_fetch_acked(const struct tcp_conn **conns, unsigned n)
 
 /*
  * With many connections none is near: the slots of the flow table are fetched, then what they point
- * at, so that no segment waits for the one before it.
+ * at, so that no segment waits for the one before it. Segments of one connection mostly come in a
+ * row, and it is fetched once.
  */
 static void stack_input_many(
 	struct rp_tcp_stack *s, struct rp_net_packet *packets, unsigned k, uint64_t now_ns)
 {
-	const struct tcp_conn *conns[RP_NET_BURST];
+	struct tcp_conn *conns[RP_NET_BURST];
 	uint32_t hashes[RP_NET_BURST];
+	unsigned count = 0;
 
 	for (unsigned i = 0; i < k; i++) {
 		struct flow_key key;
@@ -227,13 +233,16 @@ static void stack_input_many(
 		flow_prefetch(&s->flows, hashes[i]);
 	}
 	for (unsigned i = 0; i < k; i++) {
-		const struct tcp_conn *c = flow_guess(&s->flows, hashes[i]);
+		struct tcp_conn *c = NULL;
 
-		conns[i] = packets[i].kind == RP_NET_TCP ? c : NULL;
-		if (conns[i])
-			tcp_conn_prefetch(conns[i]);
+		if (packets[i].kind == RP_NET_TCP && (i == 0 || hashes[i] != hashes[i - 1]))
+			c = flow_guess(&s->flows, hashes[i]);
+		if (!c)
+			continue;
+		tcp_conn_prefetch(c);
+		conns[count++] = c;
 	}
-	stack_fetch_acked(conns, k);
+	stack_fetch_acked(conns, count);
 	for (unsigned i = 0; i < k; i++) {
 		if (packets[i].kind == RP_NET_TCP)
 			tcp_input(s, &packets[i], &hashes[i], now_ns);
