@@ -61,7 +61,7 @@ bool engine_acks_answer(struct rp_engine *e, uint64_t token, const struct rp_que
 {
 	struct engine_acks *g;
 
-	if (token < ACKS_FLAG || token >= ACKS_FLAG + RP_XMSG_ACKS_OPEN_MAX)
+	if (token - ACKS_FLAG >= RP_XMSG_ACKS_OPEN_MAX)
 		return false;
 	g = &e->acks[token - ACKS_FLAG];
 	if (a->status == RP_Q_OK)

@@ -121,6 +121,8 @@ struct rp_engine *rp_engine_create(const struct rp_engine_config *config,
 	if (!e->queues)
 		rc = -errno;
 	else
+		rp_queue_set_parted(e->queues, false);
+	if (rc == 0)
 		rc = engine_ports_create(e, config, now_ns);
 	if (rc == 0)
 		rc = create_links(e, config);
@@ -490,6 +492,7 @@ static void on_set_policies(struct rp_engine *e, const struct rp_xmsg *m, uint64
 	struct rp_xmsg used = {.type = RP_XMSG_POLICIES_USED, .pointer = m->pointer};
 
 	e->rules = m->other;
+	rp_queue_set_parted(e->queues, e->rules && e->rules->count > 0);
 	rp_queue_set_policies(e->queues, m->pointer, m->count);
 	rp_deliver_part(e->deliver, engine_apart, e, now_ns);
 	engine_tell(e, &used);

@@ -26,6 +26,7 @@ void admit_init(struct rp_queues *qs)
 {
 	qs->buffer_room =
 		rte_pktmbuf_data_room_size(qs->config.pool) - (uint32_t)RTE_PKTMBUF_HEADROOM;
+	qs->sample_at = RP_MIN((uint32_t)SAMPLE_BUFFERS, qs->config.reserve / SAMPLE_PART);
 }
 
 uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes)
@@ -49,7 +50,7 @@ static void sample(struct rp_queues *qs)
 static void look(struct rp_queues *qs, uint32_t need)
 {
 	qs->unsampled += need;
-	if (qs->unsampled > RP_MIN((uint32_t)SAMPLE_BUFFERS, qs->config.reserve / SAMPLE_PART))
+	if (qs->unsampled > qs->sample_at)
 		sample(qs);
 }
 
@@ -100,7 +101,7 @@ static void make_room(struct rp_queues *qs, struct queue *q, uint32_t bytes, uin
 	}
 }
 
-enum rp_qstatus admit_message(
+static enum rp_qstatus admit_with_care(
 	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns)
 {
 	uint32_t need = admit_buffers_of(qs, bytes);
@@ -125,6 +126,26 @@ enum rp_qstatus admit_message(
 	}
 	qs->room -= need;
 	return RP_Q_OK;
+}
+
+/* There is room by far, and nothing to look at. What it does not know it does not say. */
+static bool admit_at_once(struct rp_queues *qs, struct queue *q, uint32_t bytes)
+{
+	uint64_t count = (uint64_t)q->depth + q->unsent_count + q->sent_count;
+
+	if (bytes >= qs->buffer_room || policy_of(qs, q) || count >= qs->config.queue_depth_max ||
+		q->bytes + bytes > qs->config.queue_bytes_max || qs->unsampled >= qs->sample_at ||
+		count * qs->buffer_room < q->bytes || count >= qs->room)
+		return false;
+	qs->unsampled++;
+	qs->room--;
+	return true;
+}
+
+enum rp_qstatus admit_message(
+	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns)
+{
+	return admit_at_once(qs, q, bytes) ? RP_Q_OK : admit_with_care(qs, q, bytes, now_ns);
 }
 
 enum rp_qstatus admit_handed(struct rp_queues *qs, struct queue *q, struct producer *p,

@@ -17,14 +17,14 @@
 
 #include "queue_priv.h"
 
-bool name_is_apart(const struct rp_queues *qs, struct rp_span name, uint64_t node)
+void rp_queue_set_parted(struct rp_queues *qs, bool parted)
 {
-	return node && !is_self(qs, node) && qs->ops.apart && qs->ops.apart(qs->ctx, name, node);
+	qs->parted = parted;
 }
 
-bool queue_is_apart(const struct rp_queues *qs, const struct queue *q, uint64_t node)
+bool apart_look(const struct rp_queues *qs, struct rp_span name, uint64_t node)
 {
-	return name_is_apart(qs, queue_name(q), node);
+	return node && !is_self(qs, node) && qs->ops.apart && qs->ops.apart(qs->ctx, name, node);
 }
 
 bool consumer_is_apart(const struct rp_queues *qs, const struct consumer *c)

@@ -283,7 +283,9 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 	m->took = m->accepted = m->lost = m->seen = m->kept = false;
 	/* What comes back of an earlier sending is not this one's. */
 	m->sends++;
-	consumer_update(qs, c);
+	/* It has become no less ready by that. */
+	if (!c->is_ready)
+		consumer_update(qs, c);
 }
 
 /* Back to the state before dispatch_bind(): nothing has left. */
@@ -453,8 +455,9 @@ static void dispatch_offer(
 		COUNT(qs, q, deliveries_remote);
 	if (m->attempt > 1)
 		COUNT(qs, q, redeliveries);
+	if (c->outstanding >= c->prefetch || c->probation || c->restart)
+		consumer_update(qs, c);
 	/* Behind the others with as many outstanding. */
-	consumer_update(qs, c);
 	if (c->is_ready && c->ready.next != &q->ready) {
 		rp_list_unlink(&c->ready);
 		rp_list_push_back(&q->ready, &c->ready);

@@ -59,7 +59,7 @@ struct rp_qmsg_process process_for(const struct message *m, uint64_t now_ns)
 	return p;
 }
 
-bool process_is_sound(
+bool process_look(
 	const struct rp_qmsg_process *p, const struct rte_mbuf *payload, uint16_t tail_length)
 {
 	struct rp_meta meta;

@@ -75,10 +75,9 @@ bool left_all(struct rp_queues *qs, struct queue *q, uint64_t target, uint64_t n
 		return true;
 	for (unsigned i = 0; i < TOOK_MAX && q->more->took[i]; i++) {
 		uint64_t node = q->more->took[i];
-		const struct peer *p = peer_find(qs, node);
+		const struct peer *p = node == target ? NULL : peer_find(qs, node);
 
-		if (node == target || !p || p->state != RP_NODE_ONLINE || p->lost ||
-			queue_is_apart(qs, q, node))
+		if (!p || p->state != RP_NODE_ONLINE || p->lost || queue_is_apart(qs, q, node))
 			continue;
 		if (!q->asking)
 			q->asking = request_left(qs, q, node, now_ns);

@@ -15,6 +15,24 @@ struct offer {
 	struct rte_mbuf *payload;
 };
 
+/* admit.c */
+void admit_init(struct rp_queues *qs);
+/** Of the queues' own pool, for a message of so many bytes. */
+uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes);
+/** Whether the queue may take a message more; a refusal is counted. */
+enum rp_qstatus admit_message(
+	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns);
+/** Whether there are buffers for one that is handed over as `sequence` of `p`: OK or STALL. */
+enum rp_qstatus admit_handed(struct rp_queues *qs, struct queue *q, struct producer *p,
+	uint64_t sequence, uint32_t bytes, uint64_t now_ns);
+/** True when a segment lies in buffers of another pool than the queues' own: a receive pool. */
+bool foreign_lies(const struct rp_queues *qs, const struct message *msg);
+/** A payload that does is copied when it stays: nothing keeps those buffers long. */
+void foreign_check(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+void foreign_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** Nothing where it was not added. */
+void foreign_remove(struct rp_queues *qs, struct message *m);
+
 /* hold.c */
 /** NULL: there is no room. */
 struct hold *hold_new(
@@ -63,6 +81,9 @@ void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
 /* settle.c, of consumers and messages of this node */
 /** Its client has it, and this node delivered it. */
 void settle_accept_here(struct rp_queues *qs, const struct hold *h, uint64_t now_ns);
+/** Likewise, of the message that is bound to its consumer. */
+void settle_accept_held(
+	struct rp_queues *qs, struct message *msg, const struct hold *h, uint64_t now_ns);
 /** The plain message that its consumer here holds as `h` is acknowledged: both end. */
 void settle_ack_here(struct rp_queues *qs, struct message *msg, struct hold *h, uint64_t now_ns);
 
@@ -169,8 +190,16 @@ bool job_is_over(const struct message *m, uint64_t now_ns);
 /** The process part of a frame about the message. */
 struct rp_qmsg_process process_for(const struct message *m, uint64_t now_ns);
 /** And of a message that comes with one; false: malformed. */
-bool process_is_sound(
+bool process_look(
 	const struct rp_qmsg_process *p, const struct rte_mbuf *payload, uint16_t tail_length);
+static inline bool process_is_sound(
+	const struct rp_qmsg_process *p, const struct rte_mbuf *payload, uint16_t tail_length)
+{
+	if (p->kind == RP_PROCESS_PLAIN && p->meta_length == 0 && p->priority == 0 &&
+		p->left_us == 0)
+		return tail_length <= payload->data_len;
+	return process_look(p, payload, tail_length);
+}
 struct rp_meta message_meta(const struct message *m);
 /** The queue that is told how it ends; empty: none, or it is no process request. */
 struct rp_span job_reply_to(const struct message *m);

@@ -16,7 +16,7 @@ void rp_queue_set_policies(
 	qs->policy_version++;
 }
 
-const struct rp_queue_policy *policy_of(struct rp_queues *qs, struct queue *q)
+const struct rp_queue_policy *policy_look(struct rp_queues *qs, struct queue *q)
 {
 	if (q->policy_version != qs->policy_version) {
 		uint32_t i = 0;

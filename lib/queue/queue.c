@@ -141,6 +141,7 @@ struct rp_queues *rp_queue_create(
 	queue_set_idle(qs, full.idle_ns);
 	qs->ops = *ops;
 	qs->ctx = ctx;
+	qs->parted = true;
 	qs->peer_deadline_ns = RP_NEVER;
 	rp_wheel_init(&qs->wheel, 0);
 	rp_wheel_init(&qs->tail_wheel, 0);

@@ -348,6 +348,9 @@ void rp_queue_set_limits(struct rp_queues *qs, const struct rp_queue_limits *lim
 void rp_queue_set_policies(
 	struct rp_queues *qs, const struct rp_queue_policy *policies, uint32_t count);
 
+/** False: ops->apart() would say no to all, and is not asked. True at creation. */
+void rp_queue_set_parted(struct rp_queues *qs, bool parted);
+
 /* ---- what control publishes ---- */
 
 /** The state of a node, this one included: nothing is claimed before it is Online itself. */

@@ -339,9 +339,10 @@ struct queue {
 	struct move *move; /**< NULL: it stays where it is */
 	uint8_t *name;	   /**< blob */
 	uint64_t dispatcher;
-	uint64_t sequence; /**< of the last idx given */
-	uint64_t order;	   /**< of the last forward, and identity of the last put */
-	uint64_t bytes;	   /**< of all messages, those on their way to the dispatcher too */
+	const struct peer *at; /**< of the dispatcher, whose list `at_node` is on; NULL: no list */
+	uint64_t sequence;     /**< of the last idx given */
+	uint64_t order;	       /**< of the last forward, and identity of the last put */
+	uint64_t bytes;	       /**< of all messages, those on their way to the dispatcher too */
 	uint64_t active_ns;
 	uint32_t hash, listed; /**< the latter: active_ns, coarse, when it was put on `idle` */
 	uint32_t depth, in_flight, unsent_count;
@@ -392,9 +393,9 @@ struct rp_queues {
 	struct rp_queue_ops ops;
 	void *ctx;
 	int64_t wall_offset_ns;
-	bool stopping, draining;
-	uint32_t epoch_floor; /**< newest epoch of the queues that ended here */
-	uint64_t order_floor; /**< last order of the queues that ended here */
+	bool stopping, draining, parted; /**< the latter: ops.apart() may say yes */
+	uint32_t epoch_floor;		 /**< newest epoch of the queues that ended here */
+	uint64_t order_floor;		 /**< last order of the queues that ended here */
 	struct queue_traces *traces;
 	struct queue_times_table *times;
 	uint32_t leave_cursor;	 /**< while leaving: buckets of queue_table that were looked at */
@@ -404,7 +405,7 @@ struct rp_queues {
 	uint32_t own_count; /**< queues that this node dispatches */
 	uint32_t handing;   /**< messages that were indexed here and are on their way elsewhere */
 	/* What messages may take of the pool's buffers. */
-	uint32_t buffer_room; /**< bytes of one */
+	uint32_t buffer_room, sample_at; /**< bytes of one; of `unsampled`, see admit.c */
 	uint64_t foreign_buffers, room, unsampled;
 
 	struct slab queues, messages, consumers, hosts, holds, requests_slab, producers_slab;
@@ -568,8 +569,12 @@ bool peers_poll(struct rp_queues *qs, uint64_t now_ns);
 
 /* policy.c */
 #define POLICY_NONE UINT16_MAX
+const struct rp_queue_policy *policy_look(struct rp_queues *qs, struct queue *q);
 /** The policy of the queue; NULL: none. */
-const struct rp_queue_policy *policy_of(struct rp_queues *qs, struct queue *q);
+static inline const struct rp_queue_policy *policy_of(struct rp_queues *qs, struct queue *q)
+{
+	return qs->policy_count == 0 ? NULL : policy_look(qs, q);
+}
 uint32_t policy_depth_max(struct rp_queues *qs, struct queue *q);
 uint64_t policy_bytes_max(struct rp_queues *qs, struct queue *q);
 /** Whether a put is refused because nobody would get it. */
@@ -625,24 +630,6 @@ bool dedup_hand_over(struct rp_queues *qs, struct queue *q, uint64_t to, uint64_
 /** HANDOVER with a payload. */
 void dedup_receive(
 	struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload, uint64_t now_ns);
-
-/* admit.c */
-void admit_init(struct rp_queues *qs);
-/** Of the queues' own pool, for a message of so many bytes. */
-uint32_t admit_buffers_of(const struct rp_queues *qs, uint32_t bytes);
-/** Whether the queue may take a message more; a refusal is counted. */
-enum rp_qstatus admit_message(
-	struct rp_queues *qs, struct queue *q, uint32_t bytes, uint64_t now_ns);
-/** Whether there are buffers for one that is handed over as `sequence` of `p`: OK or STALL. */
-enum rp_qstatus admit_handed(struct rp_queues *qs, struct queue *q, struct producer *p,
-	uint64_t sequence, uint32_t bytes, uint64_t now_ns);
-/** True when a segment lies in buffers of another pool than the queues' own: a receive pool. */
-bool foreign_lies(const struct rp_queues *qs, const struct message *msg);
-/** A payload that does is copied when it stays: nothing keeps those buffers long. */
-void foreign_check(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-void foreign_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-/** Nothing where it was not added. */
-void foreign_remove(struct rp_queues *qs, struct message *m);
 
 /* dispatch.c */
 /** Indexes a message (on no list) and offers it; it may be gone after. Returns its idx. */

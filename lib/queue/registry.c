@@ -16,6 +16,7 @@ static void queue_set_dispatcher(
 	q->epoch = epoch;
 	q->epoch_seen = RP_MAX(q->epoch_seen, epoch);
 	q->dispatcher = node;
+	q->at = p;
 	qs->own_count += (uint32_t)own - q->own;
 	q->own = own;
 	q->pinned = false;
@@ -87,6 +88,9 @@ enum rp_dispatch queue_dispatch(
 	/* What queue_elect() would say, without asking for more. */
 	if (q->own && qs->peers[0].state == RP_NODE_ONLINE)
 		return RP_DISPATCH_LOCAL;
+	if (q->at && q->at->state == RP_NODE_ONLINE && claim != RP_CLAIM_CONSUMER &&
+		!is_self(qs, q->dispatcher) && !queue_is_apart(qs, q, q->dispatcher))
+		return RP_DISPATCH_REMOTE;
 	v = queue_elect(qs, q, claim, now_ns);
 	if (v == RP_ELECT_CLAIM && !queue_claim(qs, q, now_ns))
 		v = RP_ELECT_UNAVAILABLE;

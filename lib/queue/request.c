@@ -415,9 +415,11 @@ static struct queue *request_queue(const struct rp_queues *qs, struct rp_span na
 
 /*
  * Most acknowledges: of a plain message that this node dispatches, by who holds it here. It ends as
- * it does by request_here(), with nothing looked for twice. False: it is not so.
+ * it does by request_here(), with nothing looked for twice. `accepts`: that its client has it is
+ * said by this as well. False: it is not so.
  */
-static bool ack_here(struct rp_queues *qs, uint64_t token, struct hold *h, uint64_t now_ns)
+static bool ack_here(
+	struct rp_queues *qs, uint64_t token, struct hold *h, bool accepts, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK, .deleted = 1, .idx = h->idx};
 	const struct consumer *c = h->host->c;
@@ -428,6 +430,11 @@ static bool ack_here(struct rp_queues *qs, uint64_t token, struct hold *h, uint6
 	m = message_find(qs, c->q, h->idx, h->alloc_node);
 	if (!m || m->consumer != c || m->process.kind != RP_PROCESS_PLAIN)
 		return false;
+	if (accepts) {
+		h->accepted = true;
+		h->returned = false;
+		settle_accept_held(qs, m, h, now_ns);
+	}
 	answer.attempt = m->attempt;
 	answer.mod_revision = m->mod_revision;
 	answer.tail_length = m->tail_length;
@@ -452,7 +459,7 @@ void rp_queue_ack(struct rp_queues *qs, uint64_t token, struct rp_span name, uin
 		const struct consumer *c = consumer_find(qs, q, uuid);
 		struct hold *h = c && c->host ? hold_find(qs, c->host, idx) : NULL;
 
-		if (h && ack_here(qs, token, h, now_ns))
+		if (h && ack_here(qs, token, h, false, now_ns))
 			return;
 	}
 	request_start(qs, &r, q, uuid, now_ns);
@@ -465,15 +472,10 @@ void rp_queue_consumer_ack(
 	const struct host *host = host_find(qs, handle);
 	struct hold *h = host ? hold_find(qs, host, idx) : NULL;
 
-	if (h && !h->accepted) {
-		bool output = h->output;
-
-		hold_accepted(qs, h, now_ns);
-		/* Nobody acknowledges that: it has ended. */
-		h = output ? NULL : h;
-	}
-	if (h && ack_here(qs, token, h, now_ns))
+	if (h && ack_here(qs, token, h, !h->accepted, now_ns))
 		return;
+	if (h && !h->accepted)
+		hold_accepted(qs, h, now_ns);
 	request_start(qs, &r, host ? host->c->q : NULL, host ? host->c->uuid : NULL, now_ns);
 }
 

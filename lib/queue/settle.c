@@ -130,6 +130,18 @@ static void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_
 	queue_touch(qs, q, now_ns);
 }
 
+/* It takes what it is offered: where that was a question, it may be ready again. */
+static void consumer_proven(struct rp_queues *qs, struct consumer *c)
+{
+	bool asked = c->probation || c->restart;
+
+	c->probation = false;
+	if (c->pause == PAUSE_SUSPENDED)
+		consumer_unpause(qs, c);
+	else if (asked)
+		consumer_update(qs, c);
+}
+
 /* The node `from` says that its client has what is bound to it. */
 static void message_accepted(struct rp_queues *qs, struct message *msg, uint64_t mod_revision,
 	bool begun, uint64_t from, uint64_t now_ns)
@@ -155,10 +167,7 @@ static void message_accepted(struct rp_queues *qs, struct message *msg, uint64_t
 		msg->process.flags |= RP_PROCESS_BEGUN;
 	if (lane_class_of(msg) == LANE_OUTPUT)
 		output_read(qs, msg, now_ns);
-	c->probation = false;
-	if (c->pause == PAUSE_SUSPENDED)
-		consumer_unpause(qs, c);
-	consumer_update(qs, c);
+	consumer_proven(qs, c);
 }
 
 void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
@@ -178,14 +187,22 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 		message_accepted(qs, msg, m->mod_revision, m->flags & RP_QMSG_BEGUN, from, now_ns);
 }
 
+void settle_accept_held(
+	struct rp_queues *qs, struct message *msg, const struct hold *h, uint64_t now_ns)
+{
+	/* Else it was bound anew. */
+	if (!h->attempt || h->attempt == msg->attempt)
+		message_accepted(qs, msg, h->mod_revision, h->begun, qs->config.node, now_ns);
+}
+
 void settle_accept_here(struct rp_queues *qs, const struct hold *h, uint64_t now_ns)
 {
 	const struct consumer *c = h->host->c;
 	struct message *msg = message_find(qs, c->q, h->idx, h->alloc_node);
 
-	/* Else it was bound anew, or is settled. */
-	if (msg && msg->consumer == c && (!h->attempt || h->attempt == msg->attempt))
-		message_accepted(qs, msg, h->mod_revision, h->begun, qs->config.node, now_ns);
+	/* Else it is settled. */
+	if (msg && msg->consumer == c)
+		settle_accept_held(qs, msg, h, now_ns);
 }
 
 /* The consumer's node holds a delivery that was settled from another node: it may forget it. */

@@ -202,7 +202,8 @@ void message_free(struct rp_queues *qs, struct message *m)
 	message_unhand(qs, m, false);
 	m->q->bytes -= m->bytes;
 	qs->bytes -= m->bytes;
-	rte_pktmbuf_free(m->payload);
+	if (m->payload)
+		rp_mbuf_free(m->payload);
 	slab_put(&qs->messages, m);
 }
 

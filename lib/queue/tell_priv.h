@@ -6,9 +6,16 @@
 #include "queue_priv.h"
 
 /* apart.c */
+bool apart_look(const struct rp_queues *qs, struct rp_span name, uint64_t node);
 /** May keys of the queue of that name not go to the node? Never so of this one. */
-bool name_is_apart(const struct rp_queues *qs, struct rp_span name, uint64_t node);
-bool queue_is_apart(const struct rp_queues *qs, const struct queue *q, uint64_t node);
+static inline bool name_is_apart(const struct rp_queues *qs, struct rp_span name, uint64_t node)
+{
+	return qs->parted && apart_look(qs, name, node);
+}
+static inline bool queue_is_apart(const struct rp_queues *qs, const struct queue *q, uint64_t node)
+{
+	return qs->parted && apart_look(qs, queue_name(q), node);
+}
 /** Likewise of a consumer, wherever it is. */
 bool consumer_is_apart(const struct rp_queues *qs, const struct consumer *c);
 /**
