@@ -206,7 +206,8 @@ struct rp_ringpost_consumer_ops {
  * A consumer of this node, which then dispatches the queue unless another node with consumers does.
  * `uuid` (16 bytes) names it for its life; NULL: a random one. `fields` as clients put them:
  * ";prefetch=16;match=job", "" for none: prefetch bounds what it is given before it acknowledges.
- * NULL with errno: EINVAL (name, fields), ENOSPC, EAGAIN (not ready, no buffers), EBUSY (draining).
+ * NULL with errno: EINVAL (name, that of a queue for ClickHouse, fields), ENOSPC, EAGAIN (not
+ * ready, no buffers), EBUSY (draining).
  */
 struct rp_ringpost_consumer *rp_ringpost_consume(struct rp_ringpost *rp,
 	struct rp_ringpost_bytes queue, const uint8_t *uuid, const char *fields,

@@ -176,7 +176,7 @@ def main():
             no_table_yet(ch, node, producer)
             lost_answer(ch, node, producer, proxy)
             ch.query("CREATE TABLE away (id UInt32, text String) ENGINE = MergeTree ORDER BY id")
-            total = away(node, producer, ch, "ch:away", rows_of(ch, "away"), *((60, 5000) if long else (4, 2000)))
+            total = away(node, producer, ch, "ch:away", rows_of(ch, "away"), *((60, 5000) if long else (2, 3000)))
             if long:
                 ratios = other_queues(node, producer, ch, "ch:away", rows_of(ch, "away"), total, 5, 5000)
                 assert ratios[2] <= 1.2, "another queue notices it"

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/cluster.md against the tests: each test that it names is one of meson's (cluster_tests.py NAME...), each case of
-one runs in it, and each row names some."""
+"""The pages that say which test shows what, against the tests: each test that they name is one of meson's, each case of
+one runs in it, and each row names some. docs/cluster.md is such a page as a whole, the others from a heading on."""
 import fnmatch
 import re
 import sys
 
 import tree
 
-PAGE = tree.ROOT / "docs" / "cluster.md"
-ROOTS = ("unit/", "sim/", "integ/", "docs/", "lint/")
+PAGES = ("cluster.md", "sinks.md", "bus.md")
+HEADING = "## What holds, and which test shows it"
+ROOTS = ("unit/", "sim/", "integ/", "docs/", "lint/", "fuzz/")
 
 
 def names():
@@ -23,23 +24,40 @@ def names():
 
 
 def cases_of(test):
-    """Of a unit test with cmocka; None: it has no cases."""
+    """Of a unit test with cmocka; of one whose source has another name, those of its folder. None: it has no cases."""
     folder, stem = test.split("/")[1:3]
-    for name in (f"{stem}_test.c", f"{folder}_{stem}_test.c"):
-        path = tree.ROOT / "test" / "unit" / folder / name
-        if path.exists():
-            lists = re.findall(r"struct CMUnitTest \w+\[\] = \{(.*?)\n\t\};", path.read_text(), re.S)
-            return set(re.findall(r"\b\w+\((\w+)", "".join(lists)))
-    return None
+    here = tree.ROOT / "test" / "unit" / folder
+    paths = [p for p in (here / f"{stem}_test.c", here / f"{folder}_{stem}_test.c") if p.exists()]
+    found = set()
+    for path in paths or sorted(here.glob("*_test.c")):
+        lists = re.findall(r"struct CMUnitTest \w+\[\] = \{(.*?)\n\t\};", path.read_text(), re.S)
+        found |= set(re.findall(r"\b\w+\((\w+)", "".join(lists)))
+    return found or None
+
+
+def functions_of(test):
+    """Of a test that is a script: what it defines, and has from others."""
+    path = tree.ROOT / "test" / "integ" / (test.removeprefix("integ/").replace("/", "_") + ".py")
+    text = path.read_text() if path.exists() else ""
+    return set(re.findall(r"^def (\w+)", text, re.M)) | set(
+        re.findall(r"\w+", " ".join(re.findall(r"^from \w+ import (.*)$", text, re.M))))
+
+
+def rows():
+    """(where, what shows it)"""
+    for page in PAGES:
+        lines = (tree.ROOT / "docs" / page).read_text().splitlines()
+        first = lines.index(HEADING) if HEADING in lines else 0
+        for number, line in enumerate(lines[first:], first + 1):
+            cells = [c.strip() for c in line.strip().strip("|").split("|")]
+            if line.startswith("|") and len(cells) == 2 and cells[1] not in ("shown by", "---", ""):
+                yield f"docs/{page}:{number}", cells[1]
 
 
 faults, checked, known = [], 0, names()
-for number, line in enumerate(PAGE.read_text().splitlines(), 1):
-    cells = [c.strip() for c in line.strip().strip("|").split("|")]
-    if not line.startswith("|") or len(cells) != 2 or cells[1] in ("shown by", "---"):
-        continue
-    where, found, test = f"docs/cluster.md:{number}", 0, None
-    for word in re.findall(r"[\w/*-]+:?", re.sub(r"\[[^\]]*\]\([^)]*\)|\([^)]*\)", "", cells[1])):
+for where, shown in rows():
+    found, test = int("`tools/" in shown), None
+    for word in re.findall(r"[\w/*-]+:?", re.sub(r"\[[^\]]*\]\([^)]*\)|\([^)]*\)", "", shown)):
         if word.startswith(ROOTS):
             test, found = word.rstrip(":"), found + 1
             if not any(fnmatch.fnmatchcase(test, k) or fnmatch.fnmatchcase(k, test) for k in known):
@@ -53,7 +71,9 @@ for number, line in enumerate(PAGE.read_text().splitlines(), 1):
                 faults.append(f"{where}: {test} has no case {word}")
         elif test:
             family = test.rsplit("/", 1)[0] + "/" + word
-            if not any(fnmatch.fnmatchcase(family, k) for k in known):
+            script = functions_of(test)
+            if word not in script and not any(
+                    k == family or (not script and fnmatch.fnmatchcase(family, k)) for k in known):
                 faults.append(f"{where}: no test {family}")
     checked += found
     if found == 0:

@@ -249,6 +249,7 @@ static void consume_now(void *ctx)
 	consumer = rp_ringpost_consume(node, T("jobs"), NULL, ";prefetch=2", 0, &ops, NULL);
 	CHECK(consumer != NULL);
 	CHECK(!rp_ringpost_consume(node, T("a/b"), NULL, "", 0, &ops, NULL) && errno == EINVAL);
+	CHECK(!rp_ringpost_consume(node, T("ch:t"), NULL, "", 0, &ops, NULL) && errno == EINVAL);
 	CHECK(!rp_ringpost_consume(node, T("jobs"), NULL, "nonsense", 0, &ops, NULL) &&
 		errno == EINVAL);
 	sem_post(&done);

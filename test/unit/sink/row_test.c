@@ -86,7 +86,7 @@ static void outlines_are_those_of_plain_words(void **state)
 	unsigned seen[3] = {0};
 	char text[400];
 
-	for (unsigned i = 0; i < 200000; i++) {
+	for (unsigned i = 0; i < 40000; i++) {
 		size_t length = 0, most = rp_rand_below(&rand, 300);
 
 		while (length < most) {
@@ -104,7 +104,7 @@ static void outlines_are_those_of_plain_words(void **state)
 		seen[plainly(text, length)]++;
 	}
 	for (unsigned i = 0; i < 3; i++)
-		assert_true(seen[i] > 500);
+		assert_true(seen[i] > 100);
 }
 
 int main(void)
