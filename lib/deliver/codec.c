@@ -23,10 +23,26 @@ enum rp_qmsg_type dl_qmsg_type(uint8_t frame_type)
 	return RP_QMSG_TYPE_COUNT;
 }
 
+/* What most forwards have: who made it, its tail, its length. */
+#define FIELDS_PLAIN (DL_FIELD_PRODUCER | DL_FIELD_TAIL | DL_FIELD_TOTAL)
+#define FIELDS_PLAIN_BYTES (24 + 1 + 4)
+
+static bool is_plain(const struct rp_qmsg *m, const struct dl_extra *extra, bool with_name)
+{
+	uint64_t more = m->idx | m->alloc_node | m->token | m->mod_revision | m->holder_node |
+			m->holder_life | m->age_us | m->attempt | m->count | m->deliveries |
+			m->process.kind | (uint64_t)m->status;
+
+	return more == 0 && m->producer_node && m->tail_length && extra->has_total &&
+	       !extra->has_seq && !with_name && rp_uuid_is_zero(m->uuid);
+}
+
 static uint16_t fields_of(const struct rp_qmsg *m, const struct dl_extra *extra, bool with_name)
 {
 	uint16_t f = 0;
 
+	if (is_plain(m, extra, with_name))
+		return FIELDS_PLAIN;
 	f |= m->idx ? DL_FIELD_IDX : 0;
 	f |= m->alloc_node ? DL_FIELD_ALLOC : 0;
 	f |= rp_uuid_is_zero(m->uuid) ? 0 : DL_FIELD_UUID;
@@ -58,8 +74,8 @@ _Static_assert(FIELDS_BYTES_MAX + RP_NAME_BYTES_MAX <= RP_FRAME_FIELDS_BYTES_MAX
 static uint32_t fields_bytes(uint16_t f)
 {
 	/* What most messages have is known without a sum. */
-	if (f == (DL_FIELD_PRODUCER | DL_FIELD_TAIL | DL_FIELD_TOTAL))
-		return 24 + 1 + 4;
+	if (f == FIELDS_PLAIN)
+		return FIELDS_PLAIN_BYTES;
 #undef X
 #define X(bit, name, bytes) +(f >> bit & 1) * (bytes)
 	return (uint32_t)(0 DL_FIELDS(X));
@@ -137,6 +153,14 @@ static bool process_read(const uint8_t **at, struct rp_qmsg_process *p)
 static uint8_t *fields_write(
 	uint8_t *at, uint16_t f, const struct rp_qmsg *m, const struct dl_extra *extra)
 {
+	if (f == FIELDS_PLAIN) {
+		put_le64(&at, m->producer_node);
+		put_le64(&at, m->producer_boot);
+		put_le64(&at, m->producer_seq);
+		put_u8(&at, (uint8_t)m->tail_length);
+		put_le32(&at, extra->total);
+		return at;
+	}
 	if (f & DL_FIELD_IDX)
 		put_le64(&at, m->idx);
 	if (f & DL_FIELD_ALLOC)
@@ -203,6 +227,19 @@ uint32_t dl_encode(struct rp_frame_header *header, const struct rp_qmsg *m,
 	return RP_FRAME_HEADER_BYTES + n;
 }
 
+static bool plain_read(struct rp_reader *r, struct rp_qmsg *m, struct dl_extra *extra)
+{
+	const uint8_t *at = r->pos;
+
+	m->producer_node = take_le64(&at);
+	m->producer_boot = take_le64(&at);
+	m->producer_seq = take_le64(&at);
+	m->tail_length = take_u8(&at);
+	extra->total = take_le32(&at);
+	r->pos = at;
+	return m->tail_length <= extra->total && m->type != RP_QMSG_TYPE_COUNT;
+}
+
 static bool last_fields_read(const uint8_t **at, uint16_t f, struct rp_qmsg *m)
 {
 	if (f & DL_FIELD_HOLDER) {
@@ -237,6 +274,8 @@ bool dl_decode(const struct rp_frame_header *header, struct rp_reader *r, struct
 	};
 	if (r->bad || rp_reader_left(r) < need)
 		return false;
+	if (f == FIELDS_PLAIN)
+		return plain_read(r, m, extra);
 	if (f & DL_FIELD_IDX)
 		m->idx = take_le64(&at);
 	if (f & DL_FIELD_ALLOC)
