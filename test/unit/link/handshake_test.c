@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "link_priv.h"
 #include "nodes.h"
 
 /*
@@ -218,6 +219,115 @@ static void replays_and_old_epochs_are_refused(void **state)
 	raw_done(&again);
 }
 
+/* One that is older than the bundle's own is refused, and changes nothing. */
+static void an_older_epoch_changes_nothing(void **state)
+{
+	struct raw r, late;
+	struct link_hello h = hello_of(NODE_A, 5, 7), old = hello_of(NODE_A, 5, 6);
+
+	only_b();
+	assert_int_equal(raw_shake(&r, &h, secret_1), RP_LINK_REFUSAL_NONE);
+	assert_int_equal(raw_shake(&late, &old, secret_1), RP_LINK_REFUSAL_OLD_EPOCH);
+	assert_true(late.closed && !r.closed);
+	assert_int_equal(nodes[1].ups, 1);
+	assert_int_equal(nodes[1].downs, 0);
+	raw_done(&r);
+}
+
+/* Of k links each is there once: the second of the same index is late, from whatever dial. */
+static void each_link_is_admitted_once(void **state)
+{
+	struct rp_links_config b = node_config(1);
+	struct raw r[3];
+	struct link_hello h[3] = {
+		hello_of(NODE_A, 5, 7), hello_of(NODE_A, 5, 7), hello_of(NODE_A, 5, 7)};
+
+	b.per_peer = 2;
+	world_start(NULL, &b);
+	h[0].k = h[1].k = h[2].k = 2;
+	h[2].link = 1;
+	assert_int_equal(raw_shake(&r[0], &h[0], secret_1), RP_LINK_REFUSAL_NONE);
+	assert_int_equal(raw_shake(&r[1], &h[1], secret_1), RP_LINK_REFUSAL_OLD_EPOCH);
+	assert_true(r[1].closed && !r[0].closed);
+	assert_int_equal(nodes[1].ups, 0);
+	assert_int_equal(raw_shake(&r[2], &h[2], secret_1), RP_LINK_REFUSAL_NONE);
+	assert_int_equal(nodes[1].ups, 1);
+	fake_abort(r[0].conn, now);
+	raw_done(&r[2]);
+}
+
+/* The acceptor waits for the other links as long as for a handshake, whoever would tell it more. */
+static void an_incomplete_bundle_is_given_up(void **state)
+{
+	struct rp_links_config b = node_config(1);
+	struct link_hello h = hello_of(NODE_A, 5, 7);
+	struct raw r;
+
+	b.per_peer = 2;
+	world_start(NULL, &b);
+	h.k = 2;
+	assert_int_equal(raw_shake(&r, &h, secret_1), RP_LINK_REFUSAL_NONE);
+	run_for(9900 * RP_NS_PER_MS);
+	assert_false(r.closed);
+	run_for(200 * RP_NS_PER_MS);
+	assert_true(r.closed);
+	assert_int_equal(COUNTERS(1)->incomplete, 1);
+	assert_int_equal(nodes[1].ups, 0);
+	raw_done(&r);
+}
+
+/* The lead of a dialer: two links of one bundle have proved themselves, each by another life of the
+ * peer. That is no bundle. */
+static void two_lives_are_no_bundle(void **state)
+{
+	struct rp_links_config a = node_config(0);
+	struct rp_link_msg m = {.type = LINK_MSG_PROVEN, .node = NODE_B};
+
+	a.per_peer = 2;
+	for (uint64_t other = 0; other < 2; other++) {
+		world_start(&a, NULL);
+		turn();
+		m.bundle = 1;
+		m.link = 0;
+		m.boot = 5;
+		rp_links_on_msg(nodes[0].links, 0, &m, now);
+		assert_int_equal(COUNTERS(0)->incomplete, 0);
+		m.link = 1;
+		m.boot = 5 + other;
+		if (other) {
+			rp_links_on_msg(nodes[0].links, 0, &m, now);
+			assert_int_equal(nodes[0].ups, 0);
+		}
+		assert_int_equal(COUNTERS(0)->incomplete, other);
+		world_end();
+	}
+}
+
+/* The bytes before TLS and those after them say the same. */
+static void hello_is_as_the_preamble_has_it(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		struct link_hello h = hello_of(NODE_A, 5, 1);
+		const struct link_preamble p = {.version = LINK_VERSION, .k = 1, .node = NODE_A};
+		uint8_t out[LINK_PREAMBLE_BYTES + LINK_HELLO_BYTES];
+		struct raw r;
+
+		h.dialer += i == 0;
+		h.k += i == 1;
+		h.link += i == 2;
+		h.mode = i == 3 ? LINK_MODE_TLS : LINK_MODE_PLAIN;
+		only_b();
+		raw_dial(&r);
+		link_preamble_write(&p, out);
+		link_hello_write(&h, out + LINK_PREAMBLE_BYTES);
+		raw_send(&r, out, sizeof(out));
+		assert_true(r.closed);
+		assert_int_equal(r.in_length, 0);
+		assert_int_equal(COUNTERS(1)->refused[RP_LINK_REFUSAL_MALFORMED], 1);
+		raw_done(&r);
+	}
+}
+
 static void slow_dialers_meet_one_deadline(void **state)
 {
 	struct raw r;
@@ -371,6 +481,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(golden_bytes),
 		cmocka_unit_test(proven_dialers_are_told_the_reason),
 		cmocka_unit_test(replays_and_old_epochs_are_refused),
+		cmocka_unit_test(an_older_epoch_changes_nothing),
+		cmocka_unit_test(each_link_is_admitted_once),
+		cmocka_unit_test(an_incomplete_bundle_is_given_up),
+		cmocka_unit_test(two_lives_are_no_bundle),
+		cmocka_unit_test(hello_is_as_the_preamble_has_it),
 		cmocka_unit_test(slow_dialers_meet_one_deadline),
 		cmocka_unit_test(oldest_unproven_makes_room),
 		cmocka_unit_test(random_bytes_close_only_that_one),

@@ -419,6 +419,29 @@ static void full_queue_pushes_back(void **state)
 	world_end();
 }
 
+/* Heartbeats go ahead of what waits, however long that takes. */
+static void a_long_queue_is_no_dead_peer(void **state)
+{
+	const struct rp_links_config a = node_config(0), b = node_config(1);
+
+	world_start(&a, &b);
+	run_for(50 * RP_NS_PER_MS);
+	net.piece = 200;
+	net.space_max = 4000;
+	for (uint64_t end = now + 6 * RP_NS_PER_S; now < end; now += 5 * RP_NS_PER_MS) {
+		struct rte_mbuf *m = frame_make(20);
+
+		while (rp_links_send(nodes[0].links, NODE_B, nodes[0].bundle, 0, m) == 0)
+			m = frame_make(20);
+		rte_pktmbuf_free(m);
+		turn();
+		turn();
+		assert_int_equal(nodes[0].downs, 0);
+	}
+	assert_true(COUNTERS(0)->pongs_received >= 10);
+	world_end();
+}
+
 static void violation_closes_and_old_frames_are_refused(void **state)
 {
 	const struct rp_links_config a = node_config(0), b = node_config(1);
@@ -571,6 +594,7 @@ int main(void)
 		cmocka_unit_test(dead_peer_is_known_in_time),
 		cmocka_unit_test(ecn_is_doubted_after_a_while),
 		cmocka_unit_test(full_queue_pushes_back),
+		cmocka_unit_test(a_long_queue_is_no_dead_peer),
 		cmocka_unit_test(violation_closes_and_old_frames_are_refused),
 		cmocka_unit_test(bad_frames_close_the_bundle),
 		cmocka_unit_test(restarted_peer_supersedes),

@@ -95,6 +95,71 @@ static void test_offers_to_a_life_that_is_over(void **state)
 	cluster_free(c);
 }
 
+/* Likewise, and another node dispatches by the time that it is heard from again. */
+static void test_offers_of_one_that_leads_no_more(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *cl;
+
+	open_consumer(c, 0, Q, 9, 0, ";match=none");
+	settle(c);
+	cl = open_consumer(c, 2, Q, 1, 0, NULL);
+	settle(c);
+	put(c, 0, Q, "t", 1);
+	settle(c);
+	SHOWS(cl, 1);
+	cluster_cut(c, 0, 1);
+	cluster_cut(c, 0, 2);
+	put(c, 0, Q, "t", 2);
+	/* Nodes 1 and 2 alone hear of what 2 claims. */
+	rp_queue_set_node(c->nodes[2].qs, c->nodes[0].id, RP_NODE_SPARE, c->now_ns);
+	c->registry_ns = 10 * SEC;
+	cluster_run(c, 3200 * MS);
+	assert_int_equal(shown(cl, true), 1);
+	assert_true(info_of(c, 2, Q).dispatching && info_of(c, 0, Q).dispatching);
+	rp_queue_set_node(c->nodes[2].qs, c->nodes[0].id, RP_NODE_ONLINE, c->now_ns);
+	cluster_join(c, 0, 1);
+	cluster_join(c, 0, 2);
+	cluster_run(c, 20 * SEC);
+	cluster_audit(c);
+	/* What it was not shown yet was on its way to it before the other came back. */
+	SHOWS(cl, 1, 2, 1);
+	assert_int_equal(cl->events[3].attempt, 2);
+	acked(c, 2, 1, cl->events[2].idx);
+	acked(c, 2, 1, cl->events[3].idx);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(info_of(c, i, Q).depth, 0);
+	cluster_free(c);
+}
+
+/* Its dispatcher claims anew while a forward is on its way: that is refused, and what follows it
+ * waits until it has gone again. */
+static void test_forward_of_an_earlier_claim(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct client *cl = open_consumer(c, 0, Q, 1, 0, NULL);
+	uint32_t epoch;
+	unsigned t[3];
+
+	settle(c);
+	t[0] = put(c, 1, Q, "t", 1);
+	settle(c);
+	c->registry_ns = 0;
+	epoch = info_of(c, 0, Q).epoch;
+	t[1] = put(c, 1, Q, "t", 2);
+	cluster_run(c, MS / 10);
+	rp_queue_set_record(c->nodes[0].qs, span_of(Q), (struct rp_span){0}, c->now_ns);
+	cluster_run(c, MS / 10);
+	assert_int_equal(info_of(c, 1, Q).epoch, epoch + 1);
+	t[2] = put(c, 1, Q, "t", 3);
+	cluster_run(c, 200 * MS);
+	for (unsigned i = 0; i < 3; i++)
+		ok(c, t[i]);
+	assert_int_equal(totals_of(c, 0).forwards_moved, 1);
+	SHOWS(cl, 1, 2, 3);
+	cluster_free(c);
+}
+
 /*
  * Shown, and the confirmation is lost; then its host hears of a newer dispatcher, before the one
  * that offers. It is not shown again.
@@ -371,6 +436,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_put_of_unknown_outcome),
 		cmocka_unit_test(test_offers_to_a_life_that_is_over),
+		cmocka_unit_test(test_offers_of_one_that_leads_no_more),
+		cmocka_unit_test(test_forward_of_an_earlier_claim),
 		cmocka_unit_test(test_confirmation_lost_before_a_move),
 		cmocka_unit_test(test_comes_home_in_order),
 		cmocka_unit_test(test_bound_goes_before_what_waits),

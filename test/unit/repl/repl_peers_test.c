@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The peer table alone, without a network. */
+/* The peer table, and what calls of peers may do, without a network. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -18,9 +18,12 @@
 static unsigned stub_dials, stub_hangups;
 static enum rp_repl_state stub_states[4];
 
+static uint64_t stub_token; /* of the last call */
+
 static int stub_send(void *ctx, rp_repl_peer_id peer, enum rp_repl_kind kind, struct rp_span bytes,
 	uint64_t token)
 {
+	stub_token = token;
 	return *(int *)ctx;
 }
 
@@ -178,6 +181,158 @@ static void send_that_fails_at_once_is_a_loss(void **state)
 	assert_int_equal(rp_repl_get_stats(f->r)->peer_losses, 1);
 }
 
+/* ---- what is in a call ---- */
+
+static void hello_of(struct repl_buf *b, struct fixture *f, uint64_t node)
+{
+	struct repl_hello hello = {.node = node,
+		.cluster_high = 3,
+		.cluster_low = 4,
+		.wall_us = f->now.wall_us,
+		.ready = true};
+
+	b->length = 0;
+	repl_put_hello(b, REPL_F_HELLO, &hello);
+}
+
+static struct rp_span text(const char *s)
+{
+	return (struct rp_span){(const uint8_t *)s, strlen(s)};
+}
+
+static struct repl_record record_of(const char *key, const char *value, uint64_t stamp)
+{
+	struct repl_record r = {
+		.kv = {.key = text(key), .stamp = stamp, .node = 2, .deleted = value == NULL}};
+
+	if (value)
+		r.kv.value = text(value);
+	return r;
+}
+
+static void applied(struct fixture *f, const struct repl_record *records, unsigned count)
+{
+	struct repl_buf b = {0};
+	struct rp_span answer;
+
+	hello_of(&b, f, 2);
+	for (unsigned i = 0; i < count; i++)
+		repl_put_record(&b, REPL_F_APPLY_RECORDS, &records[i]);
+	assert_int_equal(
+		rp_repl_on_request(f->r, 2, RP_REPL_APPLY, repl_buf_span(&b), &answer, f->now), 0);
+	repl_buf_free(&b);
+}
+
+static void is_stored(struct fixture *f, const char *key, const char *value)
+{
+	struct rp_kv_record kv;
+
+	assert_true(rp_kv_record_get(f->kv, text(key), &kv));
+	assert_int_equal(kv.deleted, value == NULL);
+	if (value)
+		assert_true(kv.value.length == strlen(value) &&
+			    memcmp(kv.value.data, value, kv.value.length) == 0);
+}
+
+/* Each is held against what is there when its turn comes, the one before it included. */
+static void one_key_twice_in_a_call(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t t = f->now.wall_us;
+	const struct repl_record records[] = {
+		record_of("/q/a", "2;epoch=9", t), record_of("/q/a", "3;epoch=5", t + 1)};
+
+	applied(f, records, 2);
+	is_stored(f, "/q/a", "2;epoch=9");
+}
+
+/* A tombstone that came from another node ends what was claimed before it, however late it comes.
+ */
+static void a_tombstone_keeps_its_epoch(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t t = f->now.wall_us;
+	struct repl_record gone = record_of("/q/a", NULL, t);
+	const struct repl_record before = record_of("/q/a", "3;epoch=9", t + 10),
+				 after = record_of("/q/a", "3;epoch=10", t + 5);
+
+	gone.epoch = 9;
+	applied(f, &gone, 1);
+	applied(f, &before, 1);
+	is_stored(f, "/q/a", NULL);
+	applied(f, &after, 1);
+	is_stored(f, "/q/a", "3;epoch=10");
+}
+
+/* All have seen it, so it is gone here: it does not come back. */
+static void an_old_tombstone_is_not_taken(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t age = f->r->config.tombstone_s * 1000000ull;
+	struct repl_record gone = record_of("k", NULL, f->now.wall_us - age - 1);
+	struct rp_kv_record kv;
+
+	applied(f, &gone, 1);
+	assert_false(rp_kv_record_get(f->kv, text("k"), &kv));
+	gone.kv.stamp++;
+	applied(f, &gone, 1);
+	assert_true(rp_kv_record_get(f->kv, text("k"), &kv));
+}
+
+/* What would be refused is not asked for, at each comparison anew. */
+static void what_is_too_far_ahead_is_not_wanted(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t edge = f->now.wall_us + f->r->config.max_skew_s * 1000000ull;
+
+	for (unsigned ahead = 0; ahead < 2; ahead++) {
+		const struct repl_meta meta = {
+			.key = text("k"), .rank = {.stamp = edge + ahead, .node = 2}};
+		const struct repl_range all = {.count = 1};
+		struct repl_buf b = {0};
+		struct rp_reader reader;
+		struct repl_field field;
+		struct rp_span answer;
+		size_t wanted = 0;
+
+		hello_of(&b, f, 2);
+		repl_put_meta(&b, REPL_F_SYNC_LIST, &meta);
+		repl_put_range(&b, REPL_F_SYNC_LISTED, &all);
+		assert_int_equal(rp_repl_on_request(
+					 f->r, 2, RP_REPL_SYNC, repl_buf_span(&b), &answer, f->now),
+			0);
+		reader = rp_reader_of(answer.data, answer.length);
+		while (repl_field_next(&reader, &field))
+			if (field.number == REPL_F_REPLY_WANTED)
+				wanted = field.bytes.length;
+		assert_int_equal(wanted, !ahead);
+		repl_buf_free(&b);
+	}
+	assert_int_equal(rp_repl_get_stats(f->r)->records_skew, 1);
+}
+
+/* A peer that says "more" and does not get on would keep the comparison going for ever. */
+static void a_comparison_gets_on(void **state)
+{
+	struct fixture *f = *state;
+	struct repl_buf b = {0};
+
+	applied(f, (const struct repl_record[]){record_of("k", "v", f->now.wall_us)}, 1);
+	assert_int_equal(rp_repl_peer_connected(f->r, 0, 2, 3, 4, f->now), 0);
+	hello_of(&b, f, 2);
+	repl_put_bytes(&b, REPL_F_REPLY_DIFFER, (struct rp_span){(const uint8_t *)"", 1});
+	rp_repl_result(f->r, stub_token, false, repl_buf_span(&b), f->now);
+	assert_int_equal(rp_repl_get_stats(f->r)->bad_messages, 0);
+	assert_int_equal(rp_repl_get_stats(f->r)->ranges_differ, 1);
+	hello_of(&b, f, 2);
+	repl_put_uint(&b, REPL_F_REPLY_MORE, 1);
+	repl_put_bytes(&b, REPL_F_REPLY_RESUME, (struct rp_span){0});
+	rp_repl_result(f->r, stub_token, false, repl_buf_span(&b), f->now);
+	assert_int_equal(rp_repl_get_stats(f->r)->bad_messages, 1);
+	assert_int_equal(stub_states[2], RP_REPL_SPARE);
+	repl_buf_free(&b);
+}
+
 static void bad_configurations_are_refused(void **state)
 {
 	struct rp_repl_config c = {.node = 0, .ops = &stub_ops};
@@ -201,6 +356,11 @@ int main(void)
 		WITH_PEERS(another_node_behind_an_address),
 		WITH_PEERS(calls_of_strangers_are_refused),
 		WITH_PEERS(send_that_fails_at_once_is_a_loss),
+		WITH_PEERS(one_key_twice_in_a_call),
+		WITH_PEERS(a_tombstone_keeps_its_epoch),
+		WITH_PEERS(an_old_tombstone_is_not_taken),
+		WITH_PEERS(what_is_too_far_ahead_is_not_wanted),
+		WITH_PEERS(a_comparison_gets_on),
 		WITH_PEERS(bad_configurations_are_refused),
 	};
 
