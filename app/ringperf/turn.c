@@ -45,10 +45,12 @@ void perf_turn_sleep(struct perf_worker *w, uint64_t now_ns, uint64_t next_ns)
 	uint64_t most_ns = w->ktcp ? SLEEP_NS_FD : SLEEP_NS_MAX;
 	struct timespec ts = {0};
 	struct pollfd fd = {.events = POLLIN};
+	/* What waits for a device without room looks due at all times, as lib/shard has it too. */
+	bool full = w->queue && rp_port_tx_room(w->queue) < RP_PORT_TX_PENDING_MAX;
 
-	if (next_ns <= now_ns)
+	if (next_ns <= now_ns && !full)
 		return;
-	ts.tv_nsec = (long)RP_MIN(next_ns - now_ns, most_ns);
+	ts.tv_nsec = (long)(full ? SLEEP_NS_MAX : RP_MIN(next_ns - now_ns, most_ns));
 	w->sleeps++;
 	rp_park_rest_begin(w->slot);
 	if (w->ktcp) {
