@@ -686,7 +686,7 @@ static enum out_result out_new(struct tcp_conn *c, uint64_t now_ns)
 	run.count = run.bytes = 0;
 	run.never = false;
 	if (c->next_unsent && c->snd_una == c->snd_nxt &&
-		now_ns - c->sent_ns >= RP_MAX(c->rto_ns, c->rto_min_ns))
+		now_ns - c->sent_ns >= RP_MAX(c->rto_ns, c->rto_min_ns) && c->snd_wnd > 0)
 		tcp_cwnd_restart(c, now_ns - c->sent_ns);
 	while ((t = c->next_unsent)) {
 		uint32_t flight = tcp_flight(c), span;
