@@ -357,7 +357,7 @@ static void node_start(struct node *n, int side)
 		.streams_max = 4,
 		.peers_max = 1,
 		.peer_messages_max = 64,
-		.messages_max = 512,
+		.messages_max = 1024,
 		.idle_ns = 30 * RP_NS_PER_S,
 		.pool = pool,
 	};

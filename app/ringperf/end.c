@@ -294,6 +294,8 @@ bool end_turn(struct perf_run *r, uint64_t now_ns)
 	}
 	worked = rp_engine_poll_in(e->engine, now_ns);
 	worked |= drain(e);
+	if (e->ops->told)
+		e->ops->told(e, now_ns);
 	worked |= rp_engine_poll_out(e->engine, now_ns);
 	worked |= transmit(e, now_ns);
 	if (r->worker->queue)

@@ -44,6 +44,9 @@ struct end_ops {
 	 * when the turn's frames have gone: who waits for what comes of it does not wait for that.
 	 */
 	void (*message)(struct end *e, const struct end_message *m, uint64_t now_ns);
+	/** All of the turn was told: what is put now leaves with what comes of that. May be NULL.
+	 */
+	void (*told)(struct end *e, uint64_t now_ns);
 };
 
 struct end_ack {

@@ -18,6 +18,7 @@ struct head {
 
 struct rr {
 	uint64_t asked, replied;
+	uint64_t seen; /**< of the latter, in earlier turns */
 };
 
 static void rr_answered(struct end *e, uint64_t token, bool good, uint64_t now_ns)
@@ -59,7 +60,21 @@ static void rr_message(struct end *e, const struct end_message *m, uint64_t now_
 		&e->run->pace, h.planned_ns, h.begun_ns, 1, rp_clock_now(&e->run->worker->reader));
 }
 
-static const struct end_ops rr_ops = {.answered = rr_answered, .message = rr_message};
+static bool ask(struct perf_run *r, struct end *e, uint64_t now_ns);
+
+/* Who has its reply asks again at once, and does not wait for the next turn. */
+static void rr_told(struct end *e, uint64_t now_ns)
+{
+	struct perf_run *r = e->run;
+	struct rr *rr = e->mode;
+
+	if (!r->options->server && r->pace.begin_ns > 0 && rr->replied > rr->seen)
+		ask(r, e, rp_clock_now(&r->worker->reader));
+	rr->seen = rr->replied;
+}
+
+static const struct end_ops rr_ops = {
+	.answered = rr_answered, .message = rr_message, .told = rr_told};
 
 static int rr_begin(struct perf_run *r, uint64_t now_ns)
 {

@@ -182,7 +182,7 @@ struct rp_deliver_config {
 	uint32_t message_bytes_max; /**< limits.message_bytes: value; the tail comes on top */
 	uint32_t window_bytes;	    /**< deliver.window_kib: credit a stream starts with, less where
 				       there are many */
-	uint32_t window_messages;   /**< the same in messages; 0 = 256 */
+	uint32_t window_messages;   /**< the same in messages; 0 = 512 */
 	uint32_t peer_budget_bytes; /**< credit given to one peer's streams together */
 	uint32_t budget_bytes;	    /**< the same over all peers: what payload_pool has for it; 0 =
 				       no bound but each peer's */

@@ -25,7 +25,7 @@
 
 #include "codec_priv.h"
 
-#define DL_WINDOW_MESSAGES 256
+#define DL_WINDOW_MESSAGES 512
 #define DL_STREAM_MESSAGES 1024
 #define DL_CREDIT_IDLE_NS (1 * RP_NS_PER_S)
 #define DL_STALL_NS (5 * RP_NS_PER_S)

@@ -148,7 +148,7 @@ static void aim(const struct link_peer *p, uint8_t link, struct rp_conn_options 
 	options->far_shards = in_range ? in_range : p->far_owners;
 }
 
-static void on_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t now_ns)
+static void on_ask_open(struct rp_links *l, const struct rp_link_msg *m, uint64_t now_ns)
 {
 	struct link_peer *p = link_peer_of(l, m->node);
 	struct link_line *line = p && p->has_endpoint ? link_line_get(p, m->link) : NULL;
@@ -337,7 +337,7 @@ void link_member_on_msg(struct rp_links *l, const struct rp_link_msg *m, uint64_
 {
 	switch ((enum link_msg)m->type) {
 	case LINK_MSG_OPEN:
-		on_open(l, m, now_ns);
+		on_ask_open(l, m, now_ns);
 		return;
 	case LINK_MSG_ANSWER:
 		on_answer(l, m, now_ns);

@@ -74,7 +74,16 @@ static void message(struct end *e, const struct end_message *m, uint64_t at_ns)
 		die("no buffer");
 }
 
-static const struct end_ops ops = {.answered = answered, .message = message};
+static void ask(struct end *e);
+
+/* As ringperf's requester does. */
+static void told(struct end *e, uint64_t at_ns)
+{
+	if (rr && e == runs[0].state)
+		ask(e);
+}
+
+static const struct end_ops ops = {.answered = answered, .message = message, .told = told};
 
 static void ask(struct end *e)
 {

@@ -178,6 +178,7 @@ static void a_held_queue_holds_only_itself(void **state)
 	struct rp_deliver_config c = world_config();
 	struct tnode *a = &tnodes[0], *b = &tnodes[1];
 
+	c.window_messages = 256;
 	c.unary_fallback = false;
 	world_start(&c, 1, 1);
 	world_up();
