@@ -96,6 +96,7 @@ static int list_print(const struct list *l, uint64_t node, struct table *t, json
 		table_print(t);
 		return 0;
 	}
+	table_free(t);
 	root = json_head(l->kind, node);
 	json_object_set_new(root, l->rows, rows);
 	return json_print(root);
@@ -124,8 +125,11 @@ static int list_run(struct client *c, const struct list *l, int argc, char **arg
 		ProtobufCMessage *m = ask(c, l->path, &q.base, l->answer);
 		const Ringpost__V1__Page *next = m ? field_at(m, "page", NULL) : NULL;
 
-		if (!m)
+		if (!m) {
+			table_free(&t);
+			json_decref(rows);
 			return 1;
+		}
 		page_rows(l, m, &t, rows);
 		/* The first field of all three, as it is of every answer. */
 		node = ((const Ringpost__V1__QueuesReply *)m)->node;

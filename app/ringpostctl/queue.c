@@ -421,8 +421,11 @@ static int peek_run(struct client *c, const struct peek *p, uint32_t count, int 
 		Ringpost__V1__MessagesReply *r = ask(c, "/ringpost.v1.Admin/Messages", &q.base,
 			&ringpost__v1__messages_reply__descriptor);
 
-		if (!r)
+		if (!r) {
+			table_free(&t);
+			json_decref(rows);
 			return 1;
+		}
 		node = r->node;
 		peek_page(p, r, &count, &t, rows);
 		more = r->page && r->page->more;
@@ -437,6 +440,7 @@ static int peek_run(struct client *c, const struct peek *p, uint32_t count, int 
 		table_print(&t);
 		return 0;
 	}
+	table_free(&t);
 	root = json_head(p->jobs ? "ringpost.jobs" : "ringpost.queue_peek", node);
 	json_object_set_new(root, "queue", json_text(o.argv[0]));
 	json_object_set_new(root, p->jobs ? "jobs" : "messages", rows);

@@ -96,6 +96,7 @@ int log_levels(struct client *c, int argc, char **argv)
 		rc = json_answer("ringpost.log", &r->base);
 	else
 		table_print(&t);
+	table_free(&t);
 	ringpost__v1__log_reply__free_unpacked(r, NULL);
 	return rc;
 }

@@ -71,6 +71,11 @@ void table_print(struct table *t)
 		}
 		putchar('\n');
 	}
+	table_free(t);
+}
+
+void table_free(struct table *t)
+{
 	free(t->cells);
 	t->cells = NULL;
 }

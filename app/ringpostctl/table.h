@@ -24,6 +24,8 @@ void table_init(struct table *t, const char *const *heads, uint32_t right);
 char (*table_row(struct table *t))[TABLE_CELL_SIZE];
 /** On standard output, and frees it. On a terminal it is no wider than that. */
 void table_print(struct table *t);
+/** What is not printed. */
+void table_free(struct table *t);
 
 /** "914", "14.2K", "3.1M": bytes. */
 const char *text_bytes(char text[TABLE_CELL_SIZE], uint64_t bytes);
