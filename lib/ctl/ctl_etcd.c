@@ -128,6 +128,7 @@ static int backend_queue_op(void *ctx, const struct rp_etcd_queue_op *op, uint64
 		.value = op->value,
 		.idx = op->idx,
 		.flags = op->flags,
+		.user = op->user,
 	};
 
 	if (!rp_repl_ready(rp_control_repl(ctl->control))) {
@@ -172,6 +173,8 @@ static int backend_consumer_open(void *ctx, const struct rp_etcd_consumer_open *
 	}
 	rc = ctl_consumer_open(
 		ctl, consumer, open->name, open->hash, open->uuid, open->start_revision, revision);
+	if (rc == 0)
+		rp_control_consumer_user(ctl->control, consumer, open->user);
 	ctl_kick(ctl);
 	if (rc == -ENOSPC)
 		*reason = "queue consumer: too many consumers on this node";

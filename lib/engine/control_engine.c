@@ -240,6 +240,10 @@ struct rp_control *rp_control_create(
 	c->requests = map_of(CONTROL_REQUEST_BITS);
 	c->jobs = map_of(CONTROL_JOB_BITS);
 	c->job_replies = map_of(CONTROL_JOB_BITS);
+	c->outputs = map_of(CONTROL_OUTPUT_BITS);
+	c->users = map_of(CONTROL_USER_BITS);
+	/* Streams of outputs of an earlier life are others. */
+	c->stream_last = (uint32_t)(config->self.boot * 0x9e3779b97f4a7c15ull >> 32);
 	c->runs = map_of(CONTROL_REQUEST_BITS);
 	c->run_requests = map_of(CONTROL_REQUEST_BITS);
 	rp_list_init(&c->jobs_waiting);
@@ -296,6 +300,8 @@ void rp_control_destroy(struct rp_control *c)
 	free(c->requests.chains);
 	free(c->jobs.chains);
 	free(c->job_replies.chains);
+	free(c->outputs.chains);
+	free(c->users.chains);
 	free(c->runs.chains);
 	free(c->run_requests.chains);
 	free(c);

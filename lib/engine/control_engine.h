@@ -210,6 +210,7 @@ struct rp_control_queue_op {
 	uint64_t idx;
 	uint8_t uuid[RP_UUID_BYTES];
 	uint8_t flags; /**< RP_QMSG_NO_HOLDER, RP_QMSG_WANT_MESSAGE */
+	uint64_t user; /**< who asks; 0: nobody is told apart. See rp_control_consumer_user() */
 };
 /** 0: ops->queue_answer() follows, or was called already. -EAGAIN: no token or buffer now. */
 int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token,
@@ -222,6 +223,11 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_span name,
 	uint32_t hash, const uint8_t uuid[RP_UUID_BYTES], int64_t start_revision, int64_t *revision,
 	struct rp_repl_now now);
+/**
+ * It is that user's: here nobody else acknowledges or rejects with its uuid, or puts outputs of the
+ * requests that it holds. An operation of user 0, or a consumer of user 0, is not told apart.
+ */
+void rp_control_consumer_user(struct rp_control *c, uint64_t consumer, uint64_t user);
 void rp_control_consumer_close(struct rp_control *c, uint64_t consumer, enum rp_queue_close how);
 void rp_control_consumer_accepted(struct rp_control *c, uint64_t consumer, uint64_t idx);
 void rp_control_consumer_room(struct rp_control *c, uint64_t consumer);

@@ -12,6 +12,8 @@
 #define CONTROL_UNARY_BITS 10
 #define CONTROL_REQUEST_BITS 12
 #define CONTROL_JOB_BITS 14
+#define CONTROL_OUTPUT_BITS 12
+#define CONTROL_USER_BITS 12
 #define CONTROL_COMPACT_SAMPLES 8
 
 /**
@@ -34,6 +36,8 @@ struct control_held {
 
 struct control_consumer {
 	struct rp_hmap_node by_handle; /**< key: the caller's, without the flag */
+	struct rp_hmap_node by_uuid;   /**< while it has a user */
+	uint64_t user;		       /**< who watches; 0: nobody is told apart */
 	unsigned shard;
 	struct rp_list held; /**< struct control_held, oldest first */
 	uint8_t uuid[RP_UUID_BYTES];
@@ -120,10 +124,12 @@ struct rp_control {
 	struct rp_repl *repl;
 	struct rp_kv_hook hook;
 	struct rp_hmap consumers, writes, unaries, letters;
-	struct rp_hmap requests, jobs, job_replies, runs, run_requests;
+	struct rp_hmap requests, jobs, job_replies, outputs, runs, run_requests;
+	struct rp_hmap users;	     /**< struct control_consumer, of those that are somebody's */
 	struct rp_list jobs_waiting; /**< struct control_job */
 	uint64_t write_id_last, unary_id_last, letter_id_last;
-	uint64_t request_last, process_last, run_tail_last;
+	uint64_t request_last, process_last, run_tail_last, output_last;
+	uint32_t stream_last;
 	bool run_pinned;
 	uint32_t message_bytes;	 /**< limits.message_bytes */
 	uint64_t letter_said_ns; /**< a refusal was logged */

@@ -19,12 +19,17 @@ struct control_request {
 	uint8_t meta[RP_META_BYTES_MAX];
 };
 
-/** An output that waits for its turn. */
+struct control_job;
+
+/** An output that is not answered yet. */
 struct control_output {
 	struct rp_list node;
+	struct rp_hmap_node by_id;
+	struct control_job *job;
 	uint64_t token;
 	struct rp_span value; /**< borrow */
-	bool final;
+	bool final, too_large;
+	bool out; /**< under way, or what asks for its room */
 };
 
 /** A process request that a consumer of this node holds. */
@@ -35,12 +40,17 @@ struct control_job {
 	struct rp_list pending;	      /**< struct control_output, oldest first */
 	uint64_t idx, again_ns, backoff_ns;
 	uint64_t ends_ns;
+	uint64_t user; /**< who watches; 0: nobody is told apart */
+	uint64_t out_bytes;
+	uint32_t out_count;	 /**< the first of `pending` are out */
+	uint32_t stream, number; /**< of the last that was sent; number 0: the next begins one */
 	uint32_t hash, reply_hash, max_bytes;
 	uint8_t uuid[RP_UUID_BYTES];
 	bool begun;
-	bool busy;    /**< the first of `pending` is out */
-	bool probing; /**< or asked for room */
-	bool over;    /**< held by nobody here: freed when the answer is in */
+	bool probing;	 /**< there is to be room before the next is sent */
+	bool refused;	 /**< one was, and all behind it will be: none goes before they are back */
+	bool is_to_wait; /**< since there was no room */
+	bool over;	 /**< held by nobody here: freed when the answers are in */
 	uint8_t name_length, reply_length, tail_length;
 	uint8_t bytes[]; /**< name, reply_to, tail */
 };
@@ -87,6 +97,8 @@ void control_on_job_over(struct rp_control *c, const struct rp_xmsg *m);
 /** A put that is an output of a job here: 0, answered by ops->queue_answer(); 1: it is none. */
 int control_job_put(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token);
 void control_job_answered(struct rp_control *c, const struct rp_xmsg *m);
+/** OUTPUT_ROOM: the requester reads again. */
+void control_on_output_room(struct rp_control *c, const struct rp_xmsg *m);
 /** Outputs whose requester did not read; next time, or RP_NEVER. */
 uint64_t control_jobs_run(struct rp_control *c);
 void control_job_free_all(struct rp_control *c);

@@ -34,6 +34,35 @@ static unsigned op_parts(enum rp_xmsg_type type)
 	return type == RP_XMSG_CANCEL ? 2 : 1;
 }
 
+/* By uuid and queue: one of several that have the same is enough to say no. */
+static uint64_t user_key(uint32_t hash, const uint8_t uuid[RP_UUID_BYTES])
+{
+	uint64_t key;
+
+	memcpy(&key, uuid, sizeof(key));
+	return key ^ hash;
+}
+
+/* The consumer that it names is here, and somebody else's. */
+static bool is_of_another(struct rp_control *c, const struct rp_control_queue_op *op)
+{
+	uint64_t key = user_key(op->hash, op->uuid);
+	struct rp_hmap_node *n;
+
+	if (op->user == 0 || c->users.count == 0 || (op->flags & RP_QMSG_NO_HOLDER) ||
+		(op->type != RP_XMSG_ACK && op->type != RP_XMSG_REJECT))
+		return false;
+	for (n = *rp_hmap_chain(&c->users, key); n; n = n->next) {
+		const struct control_consumer *k =
+			RP_CONTAINER_OF(n, struct control_consumer, by_uuid);
+
+		if (n->key == key && memcmp(k->uuid, op->uuid, RP_UUID_BYTES) == 0 &&
+			span_equal((struct rp_span){k->name, k->name_length}, op->name))
+			return k->user != op->user;
+	}
+	return false;
+}
+
 int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *op, uint64_t token,
 	struct rp_repl_now now)
 {
@@ -52,6 +81,12 @@ int rp_control_queue_op(struct rp_control *c, const struct rp_control_queue_op *
 	RP_ASSERT(!(token & (CONTROL_CONSUMER_FLAG | CONTROL_LETTER_FLAG | RP_CONTROL_REQUEST_FLAG |
 				    RP_CONTROL_OUTPUT_FLAG)));
 	RP_ASSERT(op->name.length <= RP_NAME_BYTES_MAX);
+	if (is_of_another(c, op)) {
+		const struct rp_control_answer no = {.status = RP_Q_NOT_HOLDER};
+
+		c->ops->queue_answer(c->ctx, token, &no);
+		return 0;
+	}
 	if (!rp_list_empty(&c->posts[shard]) || c->ops->tokens(c->ctx, shard, op->type) == 0)
 		goto wait;
 	if (op->type == RP_XMSG_ACKS && c->acks_open[shard] == RP_XMSG_ACKS_OPEN_MAX)
@@ -190,7 +225,20 @@ void control_consumer_free(struct rp_control *c, struct control_consumer *k)
 	while (!rp_list_empty(&k->held))
 		held_free(rp_list_entry(k->held.next, struct control_held, node));
 	rp_hmap_remove(&c->consumers, &k->by_handle);
+	if (k->user)
+		rp_hmap_remove(&c->users, &k->by_uuid);
 	free(k);
+}
+
+void rp_control_consumer_user(struct rp_control *c, uint64_t consumer, uint64_t user)
+{
+	struct control_consumer *k = control_consumer_find(c, consumer);
+
+	if (!k || k->user || !user)
+		return;
+	k->user = user;
+	rp_hmap_insert(
+		&c->users, &k->by_uuid, user_key(rp_queue_hash(k->name, k->name_length), k->uuid));
 }
 
 int rp_control_consumer_open(struct rp_control *c, uint64_t consumer, struct rp_span name,
@@ -601,6 +649,9 @@ void rp_control_on_xmsg(
 		return;
 	case RP_XMSG_JOB_OVER:
 		control_on_job_over(c, m);
+		return;
+	case RP_XMSG_OUTPUT_ROOM:
+		control_on_output_room(c, m);
 		return;
 	case RP_XMSG_RUN_EVENT:
 		control_on_run_event(c, m);

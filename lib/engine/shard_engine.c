@@ -644,6 +644,7 @@ void rp_engine_on_xmsg(struct rp_engine *e, unsigned from, const struct rp_xmsg 
 	case RP_XMSG_TAP:
 	case RP_XMSG_TAPPED:
 	case RP_XMSG_JOB_OVER:
+	case RP_XMSG_OUTPUT_ROOM:
 	case RP_XMSG_PROCESS_END:
 	case RP_XMSG_CANCEL_ASK:
 	case RP_XMSG_RUN_EVENT:

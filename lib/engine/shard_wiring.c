@@ -177,6 +177,11 @@ static void queue_job_over(void *ctx, uint64_t request, uint64_t idx)
 		&(struct rp_xmsg){.type = RP_XMSG_JOB_OVER, .idx = idx, .alloc_node = request});
 }
 
+static void queue_output_room(void *ctx, uint64_t request)
+{
+	engine_tell(ctx, &(struct rp_xmsg){.type = RP_XMSG_OUTPUT_ROOM, .alloc_node = request});
+}
+
 static int queue_run_event(void *ctx, const struct rp_queue_run_event *event)
 {
 	struct rp_engine *e = ctx;
@@ -336,6 +341,7 @@ const struct rp_queue_ops engine_queue_ops = {
 	.process_end = queue_process_end,
 	.job_here = queue_job_here,
 	.job_over = queue_job_over,
+	.output_room = queue_output_room,
 	.cancel = queue_cancel,
 	.run_event = queue_run_event,
 	.send = queue_send,

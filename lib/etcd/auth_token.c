@@ -239,6 +239,11 @@ static int caller_user(struct rp_etcd *e, const struct rp_etcd_caller *caller,
 	return RP_GRPC_PERMISSION_DENIED;
 }
 
+bool etcd_auth_is_on(const struct rp_etcd *e)
+{
+	return e->auth->enabled;
+}
+
 int etcd_auth_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
 	struct rp_span end, const struct rp_etcd_caller *caller, const char **message)
 {

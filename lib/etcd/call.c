@@ -120,6 +120,18 @@ struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *cal
 	return caller;
 }
 
+uint64_t etcd_user_of(const struct rp_etcd_caller *caller)
+{
+	const char *at = caller->user ? caller->user : "";
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	if (!at[0])
+		return 0;
+	for (; *at; at++)
+		h = (h ^ (uint8_t)*at) * 0x100000001b3ull;
+	return h ? h : 1;
+}
+
 uint64_t etcd_now_ns(const struct rp_etcd *e)
 {
 	return e->backend->now_ns ? e->backend->now_ns(e->backend->ctx) : e->now_ns;

@@ -123,6 +123,7 @@ void etcd_consumer_create(struct etcd_stream *s, const Etcdserverpb__WatchCreate
 		return;
 	}
 	memcpy(open.uuid, key->uuid, sizeof(open.uuid));
+	open.user = etcd_user_of(&open.caller);
 	replace_first(e, key);
 	w = etcd_watch_new(s, id, key->name, key->consumer);
 	w->kind = ETCD_WATCH_CONSUMER;

@@ -81,6 +81,7 @@ struct rp_etcd_queue_op {
 	uint8_t uuid[RP_UUID_BYTES]; /**< who acknowledges; zeros with RP_ETCD_QUEUE_NO_HOLDER */
 	uint8_t flags;		     /**< RP_ETCD_QUEUE_* below */
 	struct rp_etcd_caller caller;
+	uint64_t user; /**< the caller's name as a number; 0: auth is off */
 };
 /** The short form of a delivered key: the holder is not checked. */
 #define RP_ETCD_QUEUE_NO_HOLDER RP_QMSG_NO_HOLDER
@@ -105,6 +106,7 @@ struct rp_etcd_consumer_open {
 	struct rp_span watched_key; /**< as the client spelled it, without a trailing '/' */
 	int64_t start_revision;	    /**< 0 = a new life */
 	struct rp_etcd_caller caller;
+	uint64_t user; /**< as in struct rp_etcd_queue_op */
 };
 
 /** Why a consumer watch is over. */

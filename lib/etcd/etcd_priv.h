@@ -248,6 +248,8 @@ void *etcd_unpack(struct rp_etcd *e, struct rp_grpc_call *call, const ProtobufCM
 	const uint8_t *data, size_t length);
 void etcd_unpacked_free(ProtobufCMessage *m);
 struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *call);
+/** Of who has authenticated, to tell users apart; 0: nobody has. */
+uint64_t etcd_user_of(const struct rp_etcd_caller *caller);
 /** Grows scratch; as realloc, but for the check. */
 void *etcd_grow(void *array, uint32_t *size, uint64_t want, size_t item);
 
@@ -333,6 +335,12 @@ void etcd_queue_get(struct rp_etcd *e, struct rp_grpc_call *call,
 /** Makes a queue operation of an operation of the store: 0, or a status and *message. */
 int etcd_queue_op_of(struct rp_etcd_queue_op *out, const struct rp_kv_op *op,
 	const struct rp_route_key *key, const struct rp_etcd_caller *caller, const char **message);
+/**
+ * An envelope that is put says where the answers go: may the caller write there? 0, or a status and
+ * *message.
+ */
+int etcd_queue_check_reply(struct rp_etcd *e, const struct rp_etcd_queue_op *op,
+	const struct rp_etcd_caller *caller, const char **message);
 void etcd_qstatus_text(
 	const struct rp_etcd_queue_answer *answer, struct rp_span name, char *out, size_t size);
 /** The message of an answer as a KeyValue under the key that the client named. */
@@ -469,6 +477,7 @@ void etcd_auth_free(struct rp_etcd *e);
 /** Fills the user in. */
 void etcd_auth_identify(
 	struct rp_etcd *e, struct rp_grpc_call *call, struct rp_etcd_caller *caller);
+bool etcd_auth_is_on(const struct rp_etcd *e);
 /** 0, or a gRPC status and the text: a user that may do that to the range. */
 int etcd_auth_check(struct rp_etcd *e, enum rp_etcd_access access, struct rp_span key,
 	struct rp_span end, const struct rp_etcd_caller *caller, const char **message);

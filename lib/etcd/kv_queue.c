@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <base/bytes.h>
 #include <etcdserverpb/rpc.pb-c.h>
+#include <process/envelope.h>
 
 #include "etcd_priv.h"
 
@@ -119,6 +121,7 @@ int etcd_queue_op_of(struct rp_etcd_queue_op *out, const struct rp_kv_op *op,
 		.tail = key->tail,
 		.idx = key->idx,
 		.caller = *caller,
+		.user = etcd_user_of(caller),
 	};
 	memcpy(out->uuid, key->uuid, sizeof(out->uuid));
 	if (key->kind == RP_KEY_DELIVERED_SHORT)
@@ -143,6 +146,49 @@ int etcd_queue_op_of(struct rp_etcd_queue_op *out, const struct rp_kv_op *op,
 	}
 	*message = "queue key: messages are never stored under the key that produces them";
 	return RP_GRPC_INVALID_ARGUMENT;
+}
+
+/* Permissions are of spellings: one by which the caller could put there himself is enough. */
+static int check_reply_to(struct rp_etcd *e, struct rp_span queue, struct rp_span tail,
+	const struct rp_etcd_caller *caller, const char **message)
+{
+	static const char *const words[] = {"/p/", "/producer/", "/i/", "/input/"};
+	uint8_t key[RP_NAME_BYTES_MAX + RP_TAIL_BYTES_MAX + 16];
+	int code = RP_GRPC_OK;
+
+	for (unsigned i = 0; i < RP_ARRAY_SIZE(words); i++) {
+		struct rp_writer w = rp_writer_of(key, sizeof(key));
+
+		rp_write_bytes(&w, "/q/", 3);
+		rp_write_bytes(&w, queue.data, queue.length);
+		rp_write_bytes(&w, words[i], strlen(words[i]));
+		rp_write_bytes(&w, tail.data, tail.length);
+		/* What is no name the node refuses, and says so. */
+		if (w.bad)
+			return RP_GRPC_OK;
+		code = etcd_check(e, RP_ETCD_WRITE, (struct rp_span){key, (size_t)(w.pos - key)},
+			(struct rp_span){0}, caller, message);
+		if (code == RP_GRPC_OK)
+			break;
+	}
+	return code;
+}
+
+int etcd_queue_check_reply(struct rp_etcd *e, const struct rp_etcd_queue_op *op,
+	const struct rp_etcd_caller *caller, const char **message)
+{
+	struct rp_envelope envelope;
+	const char *why;
+	int code = RP_GRPC_OK;
+
+	if (op->type != RP_ETCD_QUEUE_PUT || !(etcd_auth_is_on(e) || etcd_policy_limits(e)) ||
+		rp_envelope_parse(&envelope, op->value, &why) != RP_ENVELOPE_OK)
+		return RP_GRPC_OK;
+	/* The queue's own, by its record, is the choice of who wrote that. */
+	if (envelope.reply_to.length > 0)
+		code = check_reply_to(e, envelope.reply_to, op->tail, caller, message);
+	rp_envelope_clear(&envelope);
+	return code;
 }
 
 static void count_op(struct rp_etcd *e, enum rp_etcd_queue_op_type type)
@@ -177,6 +223,8 @@ static void queue_one(struct rp_etcd *e, struct rp_grpc_call *call, ProtobufCMes
 	int code = etcd_queue_op_of(&queue_op, op, key, &caller, &message);
 	struct etcd_call *c;
 
+	if (code == RP_GRPC_OK)
+		code = etcd_queue_check_reply(e, &queue_op, &caller, &message);
 	if (code != RP_GRPC_OK) {
 		etcd_unpacked_free(request);
 		etcd_refuse(call, code, message);

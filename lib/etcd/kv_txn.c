@@ -218,7 +218,10 @@ static void queue_txn(struct etcd_call *c)
 	for (uint32_t i = 0; i < count; i++) {
 		if (!is_queue_op(&ops[i], &k))
 			continue;
-		code = etcd_queue_op_of(&c->ops[c->op_count++], &ops[i], &k, &caller, &message);
+		code = etcd_queue_op_of(&c->ops[c->op_count], &ops[i], &k, &caller, &message);
+		if (code == RP_GRPC_OK)
+			code = etcd_queue_check_reply(e, &c->ops[c->op_count], &caller, &message);
+		c->op_count++;
 		if (code != RP_GRPC_OK) {
 			etcd_call_fail(c, code, message);
 			return;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <ringpost/v1/process.pb-c.h>
 
 #include "process_priv.h"
 
@@ -178,6 +179,52 @@ void etcd_process_on_written(struct rp_grpc_call *call, uint64_t cookie, void *c
 			run_on_written(s, x);
 		message_free(x);
 	}
+}
+
+static void stream_malformed(struct process_stream *s, const char *name)
+{
+	char text[128];
+
+	s->p->e->stats.malformed++;
+	snprintf(text, sizeof(text), "grpc: error unmarshalling request: %s does not decode", name);
+	if (s->is_work)
+		work_stream_refuse(s, RP_GRPC_INTERNAL, text);
+	else
+		run_stream_stop(s, RP_GRPC_INTERNAL, text);
+}
+
+void etcd_process_on_message(
+	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
+{
+	struct process_stream *s = rp_grpc_call_user(call);
+	const ProtobufCMessageDescriptor *d = s && s->is_work
+						      ? &ringpost__v1__work_event__descriptor
+						      : &ringpost__v1__run_request__descriptor;
+	ProtobufCMessage *m;
+
+	if (!s)
+		return;
+	m = protobuf_c_message_unpack(d, NULL, length, data);
+	if (!m)
+		stream_malformed(s, d->short_name);
+	else if (s->is_work)
+		work_stream_message(s, m);
+	else
+		run_stream_message(s, m);
+	etcd_unpacked_free(m);
+}
+
+void etcd_process_on_half_close(struct rp_grpc_call *call, void *ctx)
+{
+	struct process_stream *s = rp_grpc_call_user(call);
+
+	if (!s)
+		return;
+	s->half_closed = true;
+	if (s->is_work)
+		work_stream_look(s);
+	else
+		run_stream_look(s);
 }
 
 /* ---- all streams ---- */

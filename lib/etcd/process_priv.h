@@ -76,7 +76,14 @@ const char *process_name_fault(struct rp_span queue);
 /** Malloc'ed. */
 uint8_t *process_copy(const void *data, size_t length);
 
+/* What a call of either does. */
+void etcd_process_on_message(
+	struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx);
+void etcd_process_on_half_close(struct rp_grpc_call *call, void *ctx);
+
 /* process_run.c */
+/** A RunRequest. The stream may be over by this. */
+void run_stream_message(struct process_stream *s, const ProtobufCMessage *message);
 void run_on_written(struct process_stream *s, const struct process_message *m);
 /** When all is over and told, the call is finished. */
 void run_stream_look(struct process_stream *s);
@@ -84,6 +91,12 @@ void run_stream_stop(struct process_stream *s, int code, const char *message);
 void run_stream_policy(struct process_stream *s);
 
 /* process_work.c */
+/** A WorkEvent. The stream may be over by this. */
+void work_stream_message(struct process_stream *s, const ProtobufCMessage *message);
+/** A fault of its client's: it is over, and the worker has left. */
+void work_stream_refuse(struct process_stream *s, int code, const char *message);
+/** When all is said and answered, the worker has left. */
+void work_stream_look(struct process_stream *s);
 void work_on_written(struct process_stream *s, const struct process_message *m);
 void work_stream_room(struct process_stream *s);
 void work_stream_stop(struct process_stream *s, int code, const char *message);

@@ -296,8 +296,10 @@ static struct run *run_of_id(const struct run_stream *s, uint64_t id)
 	return NULL;
 }
 
-static void on_request(struct run_stream *s, const Ringpost__V1__RunRequest *m)
+void run_stream_message(struct process_stream *stream, const ProtobufCMessage *message)
 {
+	const Ringpost__V1__RunRequest *m = (const Ringpost__V1__RunRequest *)message;
+	struct run_stream *s = stream_of(stream);
 	struct etcd_process *p = s->s.p;
 	struct run *r = run_of_id(s, m->id);
 
@@ -336,34 +338,6 @@ static void on_start(struct rp_grpc_call *call, void *ctx)
 	process_stream_begin(&s->s, e->process, call, false);
 }
 
-static void on_message(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	struct process_stream *s = rp_grpc_call_user(call);
-	Ringpost__V1__RunRequest *m;
-
-	if (!s)
-		return;
-	m = ringpost__v1__run_request__unpack(NULL, length, data);
-	if (!m) {
-		s->p->e->stats.malformed++;
-		run_stream_stop(s, RP_GRPC_INTERNAL,
-			"grpc: error unmarshalling request: RunRequest does not decode");
-		return;
-	}
-	on_request(stream_of(s), m);
-	ringpost__v1__run_request__free_unpacked(m, NULL);
-}
-
-static void on_half_close(struct rp_grpc_call *call, void *ctx)
-{
-	struct process_stream *s = rp_grpc_call_user(call);
-
-	if (!s)
-		return;
-	s->half_closed = true;
-	run_stream_look(s);
-}
-
 static void on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
 {
 	struct process_stream *s = rp_grpc_call_user(call);
@@ -390,8 +364,8 @@ void run_stream_policy(struct process_stream *s)
 
 const struct rp_grpc_call_ops etcd_run_ops = {
 	.on_start = on_start,
-	.on_message = on_message,
-	.on_half_close = on_half_close,
+	.on_message = etcd_process_on_message,
+	.on_half_close = etcd_process_on_half_close,
 	.on_cancel = on_cancel,
 	.on_room = etcd_process_on_room,
 	.on_written = etcd_process_on_written,

@@ -207,6 +207,11 @@ static void work_refuse(struct work_stream *s, int code, const char *message)
 	stream_finish(s, code, message);
 }
 
+void work_stream_refuse(struct process_stream *s, int code, const char *message)
+{
+	work_refuse(stream_of(s), code, message);
+}
+
 /* When it says no more, and all that it said is answered, it has left. */
 static void work_look(struct work_stream *s)
 {
@@ -215,6 +220,11 @@ static void work_look(struct work_stream *s)
 		return;
 	work_close(s, RP_ETCD_CONSUMER_CANCELLED, true);
 	stream_finish(s, RP_GRPC_OK, "");
+}
+
+void work_stream_look(struct process_stream *s)
+{
+	work_look(stream_of(s));
 }
 
 /* ---- what the worker is told ---- */
@@ -380,6 +390,7 @@ static int say_give(struct work_stream *s, const struct work_say *x, uint64_t to
 	};
 
 	memcpy(op.uuid, s->uuid, sizeof(op.uuid));
+	op.user = etcd_user_of(&op.caller);
 	memcpy(output.uuid, s->uuid, sizeof(output.uuid));
 	if (x->kind == SAY_OUTPUT || x->kind == SAY_END)
 		return b->job_output(b->ctx, &output, token);
@@ -585,6 +596,7 @@ static void work_open(struct work_stream *s)
 	int64_t revision;
 
 	memcpy(open.uuid, s->uuid, sizeof(open.uuid));
+	open.user = etcd_user_of(&open.caller);
 	etcd_table_add(&p->works, &s->node, RP_ETCD_PROCESS_FLAG | ++p->handle_last);
 	s->hooked = true;
 	p->e->stats.workers++;
@@ -693,8 +705,11 @@ static void on_start(struct rp_grpc_call *call, void *ctx)
 	process_stream_begin(&s->s, e->process, call, true);
 }
 
-static void on_event(struct work_stream *s, const Ringpost__V1__WorkEvent *m)
+void work_stream_message(struct process_stream *stream, const ProtobufCMessage *message)
 {
+	const Ringpost__V1__WorkEvent *m = (const Ringpost__V1__WorkEvent *)message;
+	struct work_stream *s = stream_of(stream);
+
 	switch (m->event_case) {
 	case RINGPOST__V1__WORK_EVENT__EVENT_REGISTER:
 		if (s->registered)
@@ -717,34 +732,6 @@ static void on_event(struct work_stream *s, const Ringpost__V1__WorkEvent *m)
 		break;
 	}
 	work_refuse(s, RP_GRPC_INVALID_ARGUMENT, "process: not an event of a worker");
-}
-
-static void on_message(struct rp_grpc_call *call, const uint8_t *data, size_t length, void *ctx)
-{
-	struct process_stream *s = rp_grpc_call_user(call);
-	Ringpost__V1__WorkEvent *m;
-
-	if (!s)
-		return;
-	m = ringpost__v1__work_event__unpack(NULL, length, data);
-	if (!m) {
-		s->p->e->stats.malformed++;
-		work_refuse(stream_of(s), RP_GRPC_INTERNAL,
-			"grpc: error unmarshalling request: WorkEvent does not decode");
-		return;
-	}
-	on_event(stream_of(s), m);
-	ringpost__v1__work_event__free_unpacked(m, NULL);
-}
-
-static void on_half_close(struct rp_grpc_call *call, void *ctx)
-{
-	struct process_stream *s = rp_grpc_call_user(call);
-
-	if (!s)
-		return;
-	s->half_closed = true;
-	work_look(stream_of(s));
 }
 
 static void on_cancel(struct rp_grpc_call *call, enum rp_grpc_cancel why, void *ctx)
@@ -772,8 +759,8 @@ void work_stream_policy(struct process_stream *s)
 
 const struct rp_grpc_call_ops etcd_work_ops = {
 	.on_start = on_start,
-	.on_message = on_message,
-	.on_half_close = on_half_close,
+	.on_message = etcd_process_on_message,
+	.on_half_close = etcd_process_on_half_close,
 	.on_cancel = on_cancel,
 	.on_room = etcd_process_on_room,
 	.on_written = etcd_process_on_written,

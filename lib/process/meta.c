@@ -41,6 +41,28 @@ bool rp_meta_read(struct rp_meta *out, struct rp_span bytes)
 	return r.pos == r.end;
 }
 
+uint32_t rp_meta_number_write(uint32_t stream, uint32_t number, uint8_t out[RP_META_BYTES_MAX])
+{
+	uint8_t bytes[4] = {(uint8_t)stream, (uint8_t)(stream >> 8), (uint8_t)(stream >> 16),
+		(uint8_t)(stream >> 24)};
+	const struct rp_meta m = {.max_bytes = number, .reply_to = {bytes, sizeof(bytes)}};
+
+	return rp_meta_write(&m, out);
+}
+
+bool rp_meta_number_read(struct rp_span bytes, uint32_t *stream, uint32_t *number)
+{
+	struct rp_meta m;
+	struct rp_reader r;
+
+	if (bytes.length == 0 || !rp_meta_read(&m, bytes) || m.reply_to.length != 4)
+		return false;
+	r = rp_reader_of(m.reply_to.data, m.reply_to.length);
+	*stream = rp_read_le32(&r);
+	*number = m.max_bytes;
+	return *number > 0;
+}
+
 bool rp_meta_is_met(const struct rp_meta *m, struct rp_span cap)
 {
 	for (uint32_t i = 0; i < m->need_count; i++) {

@@ -8,7 +8,9 @@
  *	max_bytes u32, little endian; reply_to: length u8, bytes; count of needs u8; each: length
  *u8, bytes
  *
- * OPEN has one too: its reply_to is the queue that the request is put into. Pure functions.
+ * OPEN has one too: its reply_to is the queue that the request is put into. That of an OUTPUT says
+ * where it stands in its worker's stream of them: max_bytes is its number, from 1, and reply_to the
+ * stream, in 4 bytes; without one it is taken as it comes. Pure functions.
  */
 
 #include <stdbool.h>
@@ -38,6 +40,11 @@ struct rp_meta {
 uint32_t rp_meta_write(const struct rp_meta *m, uint8_t out[RP_META_BYTES_MAX]);
 /** False: malformed. Spans point into `bytes`. */
 bool rp_meta_read(struct rp_meta *out, struct rp_span bytes);
+
+/** Of an output; bytes written to `out`. */
+uint32_t rp_meta_number_write(uint32_t stream, uint32_t number, uint8_t out[RP_META_BYTES_MAX]);
+/** False: it has no number. */
+bool rp_meta_number_read(struct rp_span bytes, uint32_t *stream, uint32_t *number);
 
 /** Whether a consumer whose record says `cap` has all that is needed. */
 bool rp_meta_is_met(const struct rp_meta *m, struct rp_span cap);

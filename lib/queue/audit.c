@@ -198,6 +198,7 @@ static const char *audit_consumer(const struct rp_queues *qs, const struct consu
 		HOLDS(audit_payload(qs, m, a));
 		HOLDS(message_find(qs, c->q, m->idx, m->alloc_node) == m);
 		HOLDS(m->accepted == rp_list_empty(&m->timer));
+		HOLDS(!m->asked || (m->lost && !m->accepted && m->target));
 		HOLDS(!m->lost || c->resend);
 		HOLDS(rp_wheel_armed(&m->due) == (lane_class_of(m) == LANE_JOB));
 		jobs += lane_class_of(m) == LANE_JOB;

@@ -274,8 +274,10 @@ void dispatch_unbind(struct rp_queues *qs, struct message *m)
 	rp_list_unlink(&m->timer);
 	rp_wheel_del(&qs->wheel, &m->due);
 	consumer_give(qs, c, m);
-	if (!m->accepted)
+	if (!m->accepted) {
 		c->unaccepted--;
+		asked_end(qs, m);
+	}
 	if (!m->took)
 		c->untook--;
 	m->q->in_flight--;
@@ -475,6 +477,8 @@ static bool consumer_send_again(struct rp_queues *qs, struct consumer *c, uint64
 
 		if (!m->lost)
 			continue;
+		if (m->asked)
+			return false;
 		error = is_self(qs, c->node) ? offer_local(qs, m, now_ns)
 					     : offer_remote(qs, m, true, now_ns);
 		if (error) {
@@ -487,6 +491,8 @@ static bool consumer_send_again(struct rp_queues *qs, struct consumer *c, uint64
 		m->lost = false;
 		trace_step(qs, m, RP_QUEUE_STEP_SENT_AGAIN, c, now_ns);
 		COUNT(qs, m->q, resends);
+		if (host_read_it(qs, m))
+			output_read(qs, m, now_ns);
 	}
 	c->resend = false;
 	consumer_update(qs, c);

@@ -199,7 +199,7 @@ static bool tails_matter(const struct queue *q)
  * What a new message meets where it is to be indexed. `bytes`: beyond what its queue counts. OK and
  * *consumed: it was for the queue itself, and there is nothing to index.
  */
-static enum rp_qstatus new_admit(struct rp_queues *qs, struct queue *q,
+static enum rp_qstatus new_admit(struct rp_queues *qs, struct queue *q, uint64_t from,
 	const struct rp_qmsg_process *p, struct rte_mbuf *payload, uint16_t tail_length,
 	bool letter, uint32_t bytes, bool *consumed, uint64_t now_ns)
 {
@@ -211,6 +211,8 @@ static enum rp_qstatus new_admit(struct rp_queues *qs, struct queue *q,
 		return admit_message(qs, q, bytes, now_ns);
 	}
 	status = session_admit(qs, q, p, payload, tail_length, consumed, now_ns);
+	if (status == RP_Q_BUSY)
+		session_waits(qs, q, payload, tail_length, from);
 	if (status == RP_Q_OK && *consumed)
 		COUNT(qs, q, session_words);
 	if (status != RP_Q_OK || *consumed || p->kind == RP_PROCESS_END)
@@ -237,7 +239,8 @@ static enum rp_qstatus forward_admit(
 {
 	struct rp_qmsg_process p = process_for(m, now_ns);
 
-	return new_admit(qs, m->q, &p, m->payload, m->tail_length, m->letter, 0, consumed, now_ns);
+	return new_admit(qs, m->q, qs->config.node, &p, m->payload, m->tail_length, m->letter, 0,
+		consumed, now_ns);
 }
 
 /* It was to leave, and did not: what came behind it is still behind it. */
@@ -595,11 +598,11 @@ static enum rp_qstatus forward_route(struct rp_queues *qs, struct queue *q, cons
 }
 
 /* What a forward of a new message meets here. */
-static enum rp_qstatus receive_admit(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
-	bool *consumed, uint64_t now_ns)
+static enum rp_qstatus receive_admit(struct rp_queues *qs, struct queue *q, uint64_t from,
+	const struct rp_qmsg *m, bool *consumed, uint64_t now_ns)
 {
-	return new_admit(qs, q, &m->process, m->payload, m->tail_length, m->flags & RP_QMSG_LETTER,
-		m->payload->pkt_len, consumed, now_ns);
+	return new_admit(qs, q, from, &m->process, m->payload, m->tail_length,
+		m->flags & RP_QMSG_LETTER, m->payload->pkt_len, consumed, now_ns);
 }
 
 /* A node that stops still tells how requests ended. */
@@ -650,7 +653,7 @@ enum rp_qstatus forward_receive(struct rp_queues *qs, uint64_t from, const struc
 		status = admit_handed(qs, q, producer_get(qs, q, from, handed_boot(m)), m->token,
 			m->payload->pkt_len, now_ns);
 	else if (status == RP_Q_OK)
-		status = receive_admit(qs, q, m, &consumed, now_ns);
+		status = receive_admit(qs, q, from, m, &consumed, now_ns);
 	if (status == RP_Q_DUPLICATE || (status == RP_Q_OK && consumed))
 		forward_remember(qs, q, from, m);
 	if (status != RP_Q_OK)

@@ -44,7 +44,7 @@ static uint64_t host_next_revision(struct rp_queues *qs, struct host *h, uint64_
 
 /* ---- deliveries that are over ---- */
 
-static struct done *done_slot(struct host *h, uint64_t idx)
+struct done *done_slot(struct host *h, uint64_t idx)
 {
 	/* Sequences of all epochs begin alike. */
 	return &h->done[(idx * 0x9e3779b97f4a7c15ull >> 32) % DONE_SLOTS];
@@ -139,7 +139,7 @@ static void hold_read(struct rp_queues *qs, struct hold *h)
 	if (!h->output)
 		return;
 	hold_done(qs, h, false);
-	host_acked(host, idx);
+	host_has_read(host, idx);
 }
 
 void hold_report(struct rp_queues *qs, struct hold *h, uint64_t now_ns)
@@ -384,7 +384,7 @@ enum rp_qstatus host_take(
 		return RP_Q_NO_CONSUMER;
 	status = host_check(qs, h, o, now_ns);
 	if (status == RP_Q_DUPLICATE)
-		COUNT(qs, c->q, deliveries_duplicate);
+		host_had(qs, h, o, now_ns);
 	if (status != RP_Q_OK)
 		return status;
 	last = h->last_revision;
@@ -581,10 +581,10 @@ void host_leave(struct rp_queues *qs, struct host *h, uint64_t now_ns)
 		consumer_tidy(qs, c, now_ns);
 }
 
-void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns)
+void host_end(struct rp_queues *qs, struct host *h, bool waited, uint64_t now_ns)
 {
 	qs->ops.consumer_here(qs->ctx, queue_name(h->c->q), h->c->uuid, false);
-	h->c->waited = true;
+	h->c->waited = waited;
 	host_leave(qs, h, now_ns);
 }
 
@@ -687,7 +687,7 @@ void rp_queue_consumer_close(
 		rp_list_push_back(&qs->resuming, &h->timer);
 		break;
 	case RP_QUEUE_CLOSE_LEFT:
-		host_leave(qs, h, now_ns);
+		host_end(qs, h, false, now_ns);
 		break;
 	case RP_QUEUE_CLOSE_SERVER:
 		break;

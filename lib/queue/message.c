@@ -176,6 +176,28 @@ static void on_resume(struct rp_queues *qs, struct queue *q, uint64_t from, cons
 		send_moved(qs, q, from, now_ns);
 }
 
+/* Nothing is known of the queue here: no client of this node has got what is asked for. */
+static void withdraw_unknown(
+	struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m, uint64_t now_ns)
+{
+	struct rp_qmsg msg = {
+		.type = RP_QMSG_REJECTED,
+		.status = RP_Q_STALL,
+		.name = m->name,
+		.name_length = m->name_length,
+		.hash = m->hash,
+		.idx = m->idx,
+		.alloc_node = m->alloc_node,
+		.attempt = m->attempt,
+		.mod_revision = m->token,
+	};
+
+	if (m->status != RP_Q_STALL)
+		return;
+	memcpy(msg.uuid, m->uuid, RP_UUID_BYTES);
+	peer_send(qs, from, &msg, now_ns);
+}
+
 static void on_withdraw(struct rp_queues *qs, struct queue *q, uint64_t from,
 	const struct rp_qmsg *m, uint64_t now_ns)
 {
@@ -250,7 +272,9 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 		on_request(qs, q, from, m, now_ns);
 		break;
 	case RP_QMSG_ACCEPTED:
-		if (q)
+		if (!m->idx && m->alloc_node && qs->ops.output_room)
+			qs->ops.output_room(qs->ctx, m->alloc_node);
+		else if (q)
 			settle_accept(qs, q, m, from, now_ns);
 		break;
 	case RP_QMSG_RESUME:
@@ -260,6 +284,8 @@ int rp_queue_on_msg(struct rp_queues *qs, uint64_t from, const struct rp_qmsg *m
 	case RP_QMSG_WITHDRAW:
 		if (q)
 			on_withdraw(qs, q, from, m, now_ns);
+		else
+			withdraw_unknown(qs, from, m, now_ns);
 		break;
 	case RP_QMSG_HANDOVER:
 		if (q)

@@ -50,6 +50,7 @@ bool host_has(struct rp_queues *qs, struct host *h, const struct offer *o);
 enum rp_qstatus host_take(
 	struct rp_queues *qs, struct consumer *c, const struct offer *o, uint64_t now_ns);
 struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx);
+struct done *done_slot(struct host *h, uint64_t idx);
 /** The message is gone for good: `fenced` if its client may not acknowledge it any more. */
 void hold_done(struct rp_queues *qs, struct hold *h, bool fenced);
 void hold_forget(struct rp_queues *qs, struct hold *h);
@@ -75,8 +76,27 @@ void host_free(struct rp_queues *qs, struct host *h);
 void host_new_life(struct rp_queues *qs, struct host *h, uint64_t now_ns);
 void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
-/** resume_ms is over: its death is proven. */
-void host_expire(struct rp_queues *qs, struct host *h, uint64_t now_ns);
+/** Likewise, and its record goes. `waited`: resume_ms is over. */
+void host_end(struct rp_queues *qs, struct host *h, bool waited, uint64_t now_ns);
+
+/* asked.c */
+/** An output, which its client has. */
+void host_has_read(struct host *h, uint64_t idx);
+/** What is offered once more, and the client has or had. */
+void host_had(struct rp_queues *qs, struct host *h, const struct offer *o, uint64_t now_ns);
+/** A bound message of this node's own consumer, offered once more: it was an output, and read. */
+bool host_read_it(struct rp_queues *qs, const struct message *m);
+/** What a client got, told to a node that dispatches no more: true: it goes on from here. */
+bool accept_goes_on(
+	struct rp_queues *qs, const struct queue *q, const struct rp_qmsg *m, uint64_t now_ns);
+/** Bound, and its consumer is not at `node` any more: was it shown there? */
+void asked_begin(struct rp_queues *qs, struct message *m, uint64_t node, uint64_t now_ns);
+/** Its offer is late. False: nobody was asked. */
+bool asked_again(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+/** It is known, or need not be. */
+void asked_end(struct rp_queues *qs, struct message *m);
+/** The node is out of reach, and whoever was there waits. */
+void asked_lost(struct rp_queues *qs, uint64_t node);
 
 /* settle.c, of consumers and messages of this node */
 /** Its client has it, and this node delivered it. */
@@ -236,12 +256,15 @@ bool jobs_poll(struct rp_queues *qs, uint64_t now_ns);
 struct session {
 	struct rp_list link; /**< more->sessions */
 	struct rp_list old;  /**< qs->ended, when it has, and nothing of it is here */
+	struct rp_list room; /**< qs->rooms: `waiter` is to be told that there is some */
 	struct rp_wheel_node due;
 	struct session *hash_next;
 	struct queue *q;
 	uint64_t request;
 	uint64_t ends_ns; /**< its time, and some more for who has to tell of it */
 	uint64_t bytes;	  /**< of outputs that nobody has read */
+	uint64_t waiter;  /**< node of a worker that was refused one for want of room; 0 = none */
+	uint32_t stream, number; /**< of the last output that was taken; 0: it had none */
 	uint32_t messages;
 	uint8_t *tail, *name; /**< blobs; name: of the queue that it was put into */
 	uint8_t tail_length, name_length;
@@ -257,6 +280,10 @@ struct session {
 enum rp_qstatus session_admit(struct rp_queues *qs, struct queue *q,
 	const struct rp_qmsg_process *p, struct rte_mbuf *payload, uint16_t tail_length,
 	bool *consumed, uint64_t now_ns);
+/** An output, or the question for its room, was refused with BUSY: whose it was, `node`, is told.
+ */
+void session_waits(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload,
+	uint16_t tail_length, uint64_t node);
 /** An output was indexed, or is there no more. */
 void session_add(struct rp_queues *qs, struct message *m);
 void session_remove(struct rp_queues *qs, struct message *m);

@@ -77,7 +77,7 @@ static bool poll_resuming(struct rp_queues *qs, uint64_t now_ns)
 			return false;
 		if (i == POLL_BUDGET)
 			return true;
-		host_expire(qs, h, now_ns);
+		host_end(qs, h, true, now_ns);
 	}
 	return false;
 }
@@ -186,7 +186,7 @@ uint64_t rp_queue_next_deadline(const struct rp_queues *qs)
 {
 	uint64_t t = qs->peer_deadline_ns, idle;
 
-	if (!rp_list_empty(&qs->work))
+	if (!rp_list_empty(&qs->work) || !rp_list_empty(&qs->rooms))
 		return 0;
 	t = RP_MIN(t, FIRST(&qs->offers, struct message, timer, deadline_ns));
 	t = RP_MIN(t, FIRST(&qs->retry, struct consumer, ready, pause_until_ns));

@@ -151,7 +151,7 @@ struct rp_queues *rp_queue_create(
 	struct rp_list *lists[] = {&qs->work, &qs->later, &qs->idle, &qs->unclaimed, &qs->offers,
 		&qs->foreign, &qs->requests, &qs->producers, &qs->retry, &qs->stalled,
 		&qs->suspended, &qs->doubted, &qs->resuming, &qs->again, &qs->moves, &qs->pins,
-		&qs->ended};
+		&qs->ended, &qs->rooms};
 	for (unsigned i = 0; i < RP_ARRAY_SIZE(lists); i++)
 		rp_list_init(lists[i]);
 	qs->traces = traces_new();

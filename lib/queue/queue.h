@@ -41,8 +41,8 @@
  *           holder_*, mod_revision (0: not shown yet); count: of the dispatcher's boot id
  * DELIVER   idx, alloc_node, uuid, attempt, token = life of the consumer, mod_revision (0, or that of
  *           the event when it is sent again), flags RESUMES (offers begin again after a STALL), payload
- * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again; flags
- *           BEGUN
+ * ACCEPTED  idx, alloc_node, uuid, attempt, mod_revision; idx 0: the consumer has room again, or,
+ *           with alloc_node, the requester of that request; flags BEGUN
  * REJECTED  idx, alloc_node, uuid, attempt, status: REJECT, TOO_LARGE (an output; the request ends),
  *           STALL (came back unseen), NO_CONSUMER (idx 0: the consumer has left, flags WAITED:
  *           resume_ms ago); mod_revision = life of the consumer (STALL,
@@ -239,7 +239,7 @@ enum rp_queue_end {
 /** How a consumer's watch ended, as control saw it. */
 enum rp_queue_close {
 	RP_QUEUE_CLOSE_ENDED,  /**< cancelled, or stream or connection gone: resume_ms begins */
-	RP_QUEUE_CLOSE_LEFT,   /**< the registration was deleted: an immediate leave */
+	RP_QUEUE_CLOSE_LEFT,   /**< an immediate leave; its record goes, if it has not */
 	RP_QUEUE_CLOSE_SERVER, /**< closed by the server: never a death; nothing is released */
 };
 
@@ -300,6 +300,8 @@ struct rp_queue_ops {
 	int (*job_here)(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d);
 	/** No consumer here holds that process request any more. */
 	void (*job_over)(void *ctx, uint64_t request, uint64_t idx);
+	/** An output of it was refused with BUSY, and its requester reads again. NULL: not told. */
+	void (*output_room)(void *ctx, uint64_t request);
 	/** Nobody listens to what that request brings: cancel it, wherever its queue is. */
 	void (*cancel)(void *ctx, struct rp_span name, struct rp_span tail, uint64_t request);
 	/** 0: payload taken; rp_queue_run_read() follows for its bytes. -EAGAIN: not now. */

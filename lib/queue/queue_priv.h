@@ -20,6 +20,7 @@
  * lanes.c     what waits, by priority             job.c       process requests, at their dispatcher
  * session.c   and at their reply queue's          apart.c     nodes that a queue's keys do not go to
  * cancel.c    finds those that are to end         producer.c  forwards that were taken
+ * asked.c     what is known where a consumer was
  *
  * More is declared in parts_priv.h; what is told to other nodes, by notice.c, order.c and apart.c,
  * in tell_priv.h.
@@ -88,8 +89,9 @@ struct message {
 	uint64_t idx, alloc_node;	/**< 0: not indexed */
 	uint64_t was_idx, was_alloc;	/**< handed: what it was here, should it not leave */
 	uint64_t origin_node, origin_boot, origin_seq;
-	uint64_t token;	       /**< of the client that waits for the put's answer */
-	uint64_t target;       /**< forward: the node that has or may have it */
+	uint64_t token; /**< of the client that waits for the put's answer */
+	/* Forward: the node that has or may have it; `asked`: where its consumer was. */
+	uint64_t target;
 	uint64_t order;	       /**< forward: place in the order of sending */
 	uint64_t mod_revision; /**< of its event, once accepted */
 	uint64_t since_ns;     /**< put, as far as is known */
@@ -113,6 +115,7 @@ struct message {
 	bool lost : 1;		       /**< to be sent again to the consumer that it is bound to */
 	bool kept : 1;		       /**< bound by a former dispatcher: its host may have it */
 	bool seen : 1;		       /**< its event exists: sent again with its mod_revision */
+	bool asked : 1;		       /**< bound: its consumer was at `target`, see asked.c */
 	bool repeat : 1;	       /**< forward: `target` may have it */
 	bool handed : 1;	       /**< forward: it was indexed here; q->handing counts them */
 	bool all_rejected : 1;	       /**< counted */
@@ -172,7 +175,8 @@ struct done {
 	uint16_t from;	   /**< returned: a digest of the dispatcher */
 	bool returned : 1; /**< that dispatcher was told that the client has not got it */
 	bool fenced : 1;   /**< taken back: its acknowledge is refused */
-	bool acked : 1;	   /**< its client has acknowledged it */
+	bool acked : 1;	   /**< its client has acknowledged it, or has read it: */
+	bool output : 1;   /**< of a request */
 };
 
 struct host {
@@ -435,6 +439,7 @@ struct rp_queues {
 	struct rp_list offers, foreign, requests, again, producers, moves;
 	struct rp_list retry, stalled, suspended, doubted, resuming, pins;
 	struct rp_list ended; /**< sessions, the first that did so first */
+	struct rp_list rooms; /**< sessions whose requester reads again */
 	uint64_t peer_deadline_ns;
 	struct peer peers[RP_PEERS_MAX + 1]; /**< the first is this node */
 	struct rp_queue_counters counters;
@@ -677,6 +682,8 @@ struct settled {
 /** `from`: the node that reports it. */
 void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m, uint64_t from,
 	uint64_t now_ns);
+/** A bound output is at its requester: that is all. */
+void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_ns);
 /** `from`: the node of the client. uuid NULL: the holder is not checked. take: m->payload. */
 struct settled settle_ack(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *m,
 	uint64_t from, uint64_t now_ns);

@@ -452,8 +452,10 @@ void rp_queue_set_node(
 		}
 		return;
 	}
-	if (state != RP_NODE_ONLINE)
+	if (state != RP_NODE_ONLINE) {
 		queues_recheck(qs, &p->queues);
+		asked_lost(qs, node);
+	}
 	rp_list_foreach (n, &p->consumers)
 		queue_work(qs, rp_list_entry(n, struct consumer, at_node)->q);
 	if (state == RP_NODE_GONE)
@@ -486,6 +488,7 @@ void rp_queue_peer_lost(struct rp_queues *qs, uint64_t node, uint64_t ping_sent_
 	if (!p->offered)
 		p->offer_ns = ping_answered_ns + dead + dead / 2;
 	peers_deadline(qs);
+	asked_lost(qs, node);
 }
 
 void rp_queue_peer_back(struct rp_queues *qs, uint64_t node, uint64_t now_ns)

@@ -74,6 +74,7 @@ static void session_free(struct rp_queues *qs, struct session *s)
 	*at = s->hash_next;
 	rp_list_unlink(&s->link);
 	rp_list_unlink(&s->old);
+	rp_list_unlink(&s->room);
 	rp_wheel_del(&qs->session_wheel, &s->due);
 	blob_put(&qs->session_blobs, s->tail, s->tail_length);
 	blob_put(&qs->session_blobs, s->name, s->name_length);
@@ -110,6 +111,7 @@ static struct session *session_new(struct rp_queues *qs, struct queue *q, struct
 	if (!s)
 		return NULL;
 	rp_list_init(&s->old);
+	rp_list_init(&s->room);
 	s->tail = blob_get(&qs->session_blobs, tail.data, (uint32_t)tail.length);
 	s->name = blob_get(&qs->session_blobs, name.data, (uint32_t)name.length);
 	if (!s->tail || !s->name) {
@@ -234,16 +236,69 @@ static bool has_room(const struct rp_queues *qs, const struct session *s, uint32
 	return s->bytes == 0 || s->bytes + bytes <= qs->config.output_credit;
 }
 
+static struct rp_span meta_of(
+	const struct rte_mbuf *payload, uint16_t tail_length, uint16_t meta_length)
+{
+	return (struct rp_span){
+		rte_pktmbuf_mtod_offset(payload, const uint8_t *, tail_length), meta_length};
+}
+
+/* Not so: one that stands before it was refused. */
+static bool is_in_turn(const struct session *s, struct rp_span meta)
+{
+	uint32_t stream, number;
+
+	return !rp_meta_number_read(meta, &stream, &number) || number == 1 ||
+	       (s->stream == stream && s->number + 1 == number);
+}
+
+static void session_took(struct session *s, struct rp_span meta)
+{
+	if (!rp_meta_number_read(meta, &s->stream, &s->number))
+		s->stream = s->number = 0;
+}
+
+void session_waits(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload,
+	uint16_t tail_length, uint64_t node)
+{
+	struct session *s = session_find(qs, q, head_of(payload, tail_length));
+
+	if (s)
+		s->waiter = node;
+}
+
+/* Half of what it may have unread is free. */
+static void session_look_for_room(struct rp_queues *qs, struct session *s)
+{
+	if (s->waiter && s->bytes <= qs->config.output_credit / 2 && rp_list_empty(&s->room))
+		rp_list_push_back(&qs->rooms, &s->room);
+}
+
+static void session_tell_room(struct rp_queues *qs, struct session *s, uint64_t now_ns)
+{
+	struct rp_qmsg m = qmsg_for(s->q, RP_QMSG_ACCEPTED);
+	uint64_t node = s->waiter;
+
+	s->waiter = 0;
+	m.alloc_node = s->request;
+	if (!is_self(qs, node))
+		/* Should it be lost, it is asked for. */
+		peer_send(qs, node, &m, now_ns);
+	else if (qs->ops.output_room)
+		qs->ops.output_room(qs->ctx, s->request);
+}
+
 static enum rp_qstatus session_output(struct rp_queues *qs, struct session *s,
 	const struct rp_qmsg_process *p, struct rte_mbuf *payload, uint16_t tail_length,
 	bool *consumed, uint64_t now_ns)
 {
-	uint32_t bytes = payload->pkt_len;
+	struct rp_span meta = meta_of(payload, tail_length, p->meta_length);
+	uint32_t bytes = payload->pkt_len - p->meta_length;
 	enum rp_qstatus status = RP_Q_OK;
 
 	if (s->cancelled)
 		return refuse(qs, s->q);
-	if (!has_room(qs, s, bytes)) {
+	if (!is_in_turn(s, meta) || !has_room(qs, s, bytes)) {
 		COUNT(qs, s->q, outputs_stalled);
 		return RP_Q_BUSY;
 	}
@@ -253,6 +308,8 @@ static enum rp_qstatus session_output(struct rp_queues *qs, struct session *s,
 	if (s->native) {
 		status = session_pass(qs, s, p, payload, tail_length);
 		s->bytes += status == RP_Q_OK ? bytes : 0;
+		if (status == RP_Q_OK)
+			session_took(s, meta);
 	}
 	if (status == RP_Q_OK)
 		COUNT(qs, s->q, outputs);
@@ -332,6 +389,8 @@ void session_add(struct rp_queues *qs, struct message *m)
 	if (!s || s->request != m->process.request)
 		return;
 	m->session = s;
+	if (m->process.kind == RP_PROCESS_OUTPUT)
+		session_took(s, meta_of(m->payload, m->tail_length, m->process.meta_length));
 	s->messages++;
 	s->bytes += m->bytes;
 	rp_list_unlink(&s->old);
@@ -347,6 +406,7 @@ void session_remove(struct rp_queues *qs, struct message *m)
 	s->bytes -= m->bytes;
 	if (--s->messages == 0 && s->ended)
 		rp_list_push_back(&qs->ended, &s->old);
+	session_look_for_room(qs, s);
 }
 
 void rp_queue_run_read(struct rp_queues *qs, struct rp_span name, struct rp_span tail,
@@ -356,8 +416,10 @@ void rp_queue_run_read(struct rp_queues *qs, struct rp_span name, struct rp_span
 		name.length && name.length <= RP_NAME_BYTES_MAX ? queue_find(qs, name) : NULL;
 	struct session *s = q ? session_find(qs, q, tail) : NULL;
 
-	if (s && s->native)
-		s->bytes -= RP_MIN(s->bytes, (uint64_t)bytes);
+	if (!s || !s->native)
+		return;
+	s->bytes -= RP_MIN(s->bytes, (uint64_t)bytes);
+	session_look_for_room(qs, s);
 }
 
 /* ---- time ---- */
@@ -427,12 +489,15 @@ static void session_due(struct rp_queues *qs, struct session *s, uint64_t now_ns
 
 bool sessions_poll(struct rp_queues *qs, uint64_t now_ns)
 {
+	for (unsigned i = 0; i < POLL_BUDGET && !rp_list_empty(&qs->rooms); i++)
+		session_tell_room(qs,
+			rp_list_entry(rp_list_pop_front(&qs->rooms), struct session, room), now_ns);
 	rp_wheel_advance(&qs->session_wheel, now_ns);
 	for (unsigned i = 0; i < POLL_BUDGET; i++) {
 		struct rp_wheel_node *n = rp_wheel_pop(&qs->session_wheel);
 
 		if (!n)
-			return false;
+			return !rp_list_empty(&qs->rooms);
 		session_due(qs, RP_CONTAINER_OF(n, struct session, due), now_ns);
 	}
 	return true;

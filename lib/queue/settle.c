@@ -119,7 +119,7 @@ static void count_times(struct rp_queues *qs, const struct message *msg, uint64_
 }
 
 /* Outputs need no acknowledge: the requester has it. */
-static void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
+void output_read(struct rp_queues *qs, struct message *msg, uint64_t now_ns)
 {
 	struct queue *q = msg->q;
 
@@ -148,8 +148,13 @@ static void message_accepted(struct rp_queues *qs, struct message *msg, uint64_t
 {
 	struct consumer *c = msg->consumer;
 
-	if (from != c->node && !accept_is_late(msg, mod_revision))
-		return;
+	if (from != c->node) {
+		bool has = accept_is_late(msg, mod_revision);
+
+		asked_end(qs, msg);
+		if (!has)
+			return;
+	}
 	message_took(qs, msg, now_ns);
 	msg->lost = false;
 	msg->seen = true;
@@ -185,6 +190,8 @@ void settle_accept(struct rp_queues *qs, struct queue *q, const struct rp_qmsg *
 	msg = settle_find(qs, q, m);
 	if (msg)
 		message_accepted(qs, msg, m->mod_revision, m->flags & RP_QMSG_BEGUN, from, now_ns);
+	else
+		accept_goes_on(qs, q, m, now_ns);
 }
 
 void settle_accept_held(
@@ -398,6 +405,10 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 		return s;
 	}
 	msg = settle_find(qs, q, m);
+	if (msg && msg->asked && msg->target == from) {
+		asked_end(qs, msg);
+		return s;
+	}
 	/* Accepted meanwhile: the client has it, whatever a late report says. */
 	if (!msg || msg->accepted || msg->consumer->node != from ||
 		msg->consumer->life != m->mod_revision)
@@ -409,9 +420,9 @@ struct settled settle_reject(struct rp_queues *qs, struct queue *q, const struct
 	return s;
 }
 
-/* It comes back: it has all that is older. */
-static void bound_resume(
-	struct rp_queues *qs, struct consumer *c, uint64_t start_revision, uint64_t now_ns)
+/* It comes back, at `node`: it has all that is older. */
+static void bound_resume(struct rp_queues *qs, struct consumer *c, uint64_t node,
+	uint64_t start_revision, uint64_t now_ns)
 {
 	struct rp_list *n;
 
@@ -420,8 +431,13 @@ static void bound_resume(
 	rp_list_foreach (n, &c->bound) {
 		struct message *msg = rp_list_entry(n, struct message, link);
 
-		if (!msg->accepted || msg->mod_revision >= start_revision)
-			message_lost(qs, msg, now_ns);
+		if (msg->asked && msg->target == node)
+			asked_end(qs, msg);
+		if (msg->accepted && msg->mod_revision < start_revision)
+			continue;
+		if (c->node && c->node != node)
+			asked_begin(qs, msg, c->node, now_ns);
+		message_lost(qs, msg, now_ns);
 	}
 }
 
@@ -488,7 +504,7 @@ void settle_resume(struct rp_queues *qs, struct queue *q, struct consumer *c, ui
 		return;
 	}
 	if (start_revision > 0) {
-		bound_resume(qs, c, start_revision, now_ns);
+		bound_resume(qs, c, node, start_revision, now_ns);
 		if (c->node && c->node != node)
 			bound_go_on(qs, c, now_ns);
 	} else if (keeps) {
@@ -651,6 +667,8 @@ void settle_timeout(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 	rp_list_unlink(&m->timer);
 	m->deadline_ns = now_ns + qs->config.accept_ns;
 	rp_list_push_back(&qs->offers, &m->timer);
+	if (asked_again(qs, m, now_ns))
+		return;
 	if (!m->timed_out) {
 		m->timed_out = true;
 		trace_step(qs, m, RP_QUEUE_STEP_LATE, c, now_ns);

@@ -520,6 +520,7 @@ unsigned rp_xcore_how_of(unsigned type)
 	case RP_XMSG_BEGUN:
 	case RP_XMSG_RUN_READ:
 	case RP_XMSG_JOB_OVER:
+	case RP_XMSG_OUTPUT_ROOM:
 	case RP_XMSG_CANCEL_ASK:
 	case RP_XMSG_CONSUMER_CLOSE:
 	case RP_XMSG_ACCEPTED:

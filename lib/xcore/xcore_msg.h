@@ -81,6 +81,7 @@ struct rte_mbuf;
 	                        process request: value = rp_xmsg_process(), alloc_node = its id,   \
 	                        node = ns of its end; flags = 1: its client has it already */      \
 	X(JOB_OVER, R)       /* idx, alloc_node = id: no consumer here holds that request */        \
+	X(OUTPUT_ROOM, R)    /* alloc_node = id: the requester of that request reads again */       \
 	X(PROCESS_END, N)    /* token (0: of no message), value = enum rp_queue_death, idx = id; m =  \
 	                        name, `to` of hash bytes, tail, last output. Answered by LETTERED */ \
 	X(CANCEL_ASK, R)     /* idx = id; m = name, tail: cancel it, nobody listens */              \

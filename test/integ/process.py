@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ringpost.v1.Process against three real nodes: requesters at one, workers at another, the queue where it falls.
 
-    process.py BINARIES SOURCE [slow MIB]
+    process.py BINARIES SOURCE [slow MIB | beside SECONDS]
 
-Debian's own interpreter has gRPC. With `slow`: a requester that reads nothing while its worker sends so much.
+Debian's own interpreter has gRPC. With `slow`: a requester that reads nothing while its worker sends so much. With
+`beside`: what others wait for meanwhile, of five pairs of runs of so many seconds, with such a requester and without.
 """
 import json
 import os
@@ -24,7 +25,7 @@ try:
 except ImportError:
     skip("python3-grpcio or python3-protobuf is not installed")
 
-SOURCE = pathlib.Path(sys.argv[2]).resolve()
+BINARIES, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 WAIT_S = 20
 pb = None  # process_pb2, when it is made
 
@@ -389,6 +390,71 @@ def slow(a, b, c, chunks):
           f"{1000 * took:.1f} ms a request meanwhile")
 
 
+class Stuck:
+    """A requester that reads nothing, whose worker has more to say than it may."""
+
+    def __init__(self, a, b):
+        self.w, self.r, self.over, self.sent = Work(b, "much"), Run(a, read=False), False, 0
+        self.r.job("much", b"x", ttl_ms=600000)
+        self.job, _ = self.w.assigned(b"x")
+        self.thread = threading.Thread(target=self.pour)
+        self.thread.start()
+        last = -1
+        while self.sent != last:
+            last = self.sent
+            time.sleep(0.5)
+
+    def pour(self):
+        chunk = os.urandom(32768).hex().encode()
+        while not self.over:
+            if self.w.out.qsize() > 4:
+                time.sleep(0.01)
+                continue
+            self.w.output(self.job, chunk)
+            self.sent += 1
+
+    def end(self):
+        self.over = True
+        self.thread.join()
+        self.r.close()
+        self.w.close()
+
+
+def p99(a, seconds, folder):
+    """Of requests that a worker of ringperf answers, at a rate that leaves room, in us."""
+    result = folder / "beside.json"
+    subprocess.run([BINARIES / "ringperf/ringperf", "run", "process", "--peer", "127.0.0.1", "--port", str(a.port),
+                    "--rate", "300", "--seconds", str(seconds), "--size", "64", "--json-file", result],
+                   check=True, stdout=subprocess.DEVNULL)
+    return json.loads(result.read_text())["latency_us"]["raw"]["p99"]
+
+
+def beside(a, b, folder, seconds):
+    """p99 of other requests beside a stuck requester: at most 1.2 times that without, the median of five pairs."""
+    worker = subprocess.Popen([BINARIES / "ringperf/ringperf", "run", "process", "--serve", "--peer", "127.0.0.1",
+                               "--port", str(b.port)], stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        p99(a, 1, folder)
+        ratios = []
+        for i in range(5):
+            times = {}
+            # Each comes first in turn.
+            for stuck in (True, False) if i % 2 else (False, True):
+                s = Stuck(a, b) if stuck else None
+                times[stuck] = p99(a, seconds, folder)
+                if s:
+                    s.end()
+            ratios.append(times[True] / times[False])
+            print(f"  pair {i + 1}: p99 {times[False]} us without, {times[True]} us beside it: {ratios[-1]:.3f}", flush=True)
+        median = sorted(ratios)[2]
+        print(f"  median of five: {median:.3f}")
+        assert median <= 1.2, ratios
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
 def rss(node):
     with open(f"/proc/{node.process.pid}/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * 4096
@@ -410,6 +476,9 @@ def main():
         protos(cluster.dir)
         cluster.join()
         a, b, c = cluster.nodes
+        if len(sys.argv) > 4 and sys.argv[3] == "beside":
+            beside(a, b, cluster.dir, int(sys.argv[4]))
+            return
         if len(sys.argv) > 4:
             slow(a, b, c, 16 * int(sys.argv[4]))
             return

@@ -211,6 +211,61 @@ def deserted(a, nodes, jobs):
     print(f"  implied cancel {took * 1000:.0f} ms after the last listener left")
 
 
+def users(node):
+    """With auth on: answers go where who asks may write, and come from who watches."""
+    from etcd3.etcdrpc import auth_pb2, rpc_pb2 as rpc, rpc_pb2_grpc as stubs
+
+    channel = connect(node).channel
+    auth, kv, tokens = stubs.AuthStub(channel), stubs.KVStub(channel), {}
+    asks, work = "/q/user-work/p/", f"/q/user-work/c/{uuid.uuid4()}"
+    may = {"root": [], "asker": [asks, "/q/mine/"], "worker": [work, "/q/mine/p/"], "thief": [work, "/q/mine/p/"]}
+
+    def put(user, key, value):
+        kv.Put(rpc.PutRequest(key=key.encode(), value=value.encode()), metadata=[("token", tokens[user])])
+
+    def delete(user, key):
+        return kv.DeleteRange(rpc.DeleteRangeRequest(key=key.encode()), metadata=[("token", tokens[user])]).deleted
+
+    def watch(user, key):
+        """Its events, as (key, value); the first of all that comes says that it is there."""
+        wants = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=key.encode()))
+        stop = queue.Queue()
+        answers = stubs.WatchStub(channel).Watch(asked(wants, stop), metadata=[("token", tokens[user])])
+        assert next(answers).created
+        return ((e.kv.key.decode(), e.kv.value.decode()) for a in answers for e in a.events)
+
+    def asked(first, stop):
+        yield first
+        stop.get()
+
+    for name, prefixes in may.items():
+        auth.UserAdd(rpc.AuthUserAddRequest(name=name, password="pw"))
+        if name != "root":
+            auth.RoleAdd(rpc.AuthRoleAddRequest(name=name))
+        for p in prefixes:
+            auth.RoleGrantPermission(rpc.AuthRoleGrantPermissionRequest(name=name, perm=auth_pb2.Permission(
+                permType=auth_pb2.Permission.READWRITE, key=p.encode(), range_end=p[:-1].encode() + bytes([ord(p[-1]) + 1]))))
+        auth.UserGrantRole(rpc.AuthUserGrantRoleRequest(user=name, role=name))
+    auth.AuthEnable(rpc.AuthEnableRequest())
+    for name in may:
+        tokens[name] = auth.Authenticate(rpc.AuthenticateRequest(name=name, password="pw")).token
+    jobs, answers = watch("worker", work), watch("asker", f"/q/mine/c/{uuid.uuid4()}")
+    r = error_of(put, "asker", asks + "a1", envelope(reply_to="replies"))
+    assert r == "PERMISSION_DENIED: etcdserver: permission denied", r
+    put("asker", asks + "a1", envelope(reply_to="mine"))
+    key, _ = next(jobs)
+    for f, args in ((put, ("thief", "/q/mine/p/a1", "mine now")), (put, ("thief", "/q/mine/p/a1", '{"v":1,"final":true}')),
+                    (put, ("thief", key, "reject")), (delete, ("thief", key))):
+        r = error_of(f, *args)
+        assert r.startswith("FAILED_PRECONDITION") and "held by another" in r, r
+    put("worker", "/q/mine/p/a1", "one")
+    assert next(answers)[1] == "one"
+    assert delete("worker", key) == 1
+    assert json.loads(next(answers)[1])["final"]
+    auth.AuthDisable(rpc.AuthDisableRequest(), metadata=[("token", tokens["root"])])
+    print("  users:", r)
+
+
 def main():
     with Cluster(sys.argv[1], nodes=2, port=None if sys.argv[2] == "none" else sys.argv[2],
                  config={"shards": '{idle: adaptive, cpus: "0,1"}'}) as c:
@@ -231,6 +286,7 @@ def main():
         deserted(a, c.nodes, jobs)
         answers.none()
         jobs.none()
+        users(c.nodes[1])
 
 
 if __name__ == "__main__":

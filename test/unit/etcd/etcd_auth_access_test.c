@@ -36,6 +36,22 @@ static int txn_code(struct rig *r, const char *put, const char *nested_get, cons
 	return r->code;
 }
 
+static int put_in_txn(struct rig *r, const char *key, const char *value)
+{
+	Etcdserverpb__TxnRequest t = ETCDSERVERPB__TXN_REQUEST__INIT;
+	Etcdserverpb__RequestOp op = ETCDSERVERPB__REQUEST_OP__INIT, *ops[1] = {&op};
+	Etcdserverpb__PutRequest p = ETCDSERVERPB__PUT_REQUEST__INIT;
+
+	p.key = B(key);
+	p.value = B(value);
+	op.request_case = ETCDSERVERPB__REQUEST_OP__REQUEST_REQUEST_PUT;
+	op.request_put = &p;
+	t.success = ops;
+	t.n_success = 1;
+	CALL(r, RIG_TXN, &t, txn_response);
+	return r->code;
+}
+
 static void test_keys(void **state)
 {
 	struct rig *r = *state;
@@ -310,6 +326,46 @@ static void test_queue_keys(void **state)
 	assert_refused(r, RP_GRPC_PERMISSION_DENIED, DENIED);
 }
 
+#define ASK(reply) "{\"v\":1,\"ttl_ms\":1000," reply "\"data\":1}"
+
+/* Answers go where an envelope says: only where its sender may write himself. */
+static void test_reply_to(void **state)
+{
+	struct rig *r = *state;
+	const char *root;
+
+	people(r);
+	root = fake_token = authenticate(r, "root", "rootpw");
+	permit(r, "letters", AUTHPB__PERMISSION__TYPE__READWRITE, "/q/jobs/", B("/q/jobs0"));
+	fake_token = authenticate(r, "alice", "alicepw");
+	rig_put(r, "/q/jobs/p/1", ASK("\"reply_to\":\"others\","));
+	assert_refused(r, RP_GRPC_PERMISSION_DENIED, DENIED);
+	rig_put(r, "/q/jobs/p/1", ASK(""));
+	assert_ok(r);
+	/* What is no envelope names nothing. */
+	rig_put(r, "/q/jobs/p/1", "{\"v\":1,\"reply_to\":\"others\"}");
+	assert_ok(r);
+	/* In a txn as well. */
+	assert_int_equal(put_in_txn(r, "/q/jobs/p/1", ASK("\"reply_to\":\"others\",")),
+		RP_GRPC_PERMISSION_DENIED);
+	assert_int_equal(put_in_txn(r, "/q/jobs/p/1", ASK("")), 0);
+	/* One key of it is enough, by whatever name. */
+	fake_token = root;
+	permit(r, "letters", AUTHPB__PERMISSION__TYPE__WRITE, "/queue/others/producer/2", B(""));
+	fake_token = authenticate(r, "alice", "alicepw");
+	rig_put(r, "/q/jobs/p/1", ASK("\"reply_to\":\"others\","));
+	assert_refused(r, RP_GRPC_PERMISSION_DENIED, DENIED);
+	rig_put(r, "/q/jobs/p/2", ASK("\"reply_to\":\"others\","));
+	assert_ok(r);
+	fake_token = root;
+	rig_put(r, "/q/jobs/p/1", ASK("\"reply_to\":\"others\","));
+	assert_ok(r);
+	disable(r);
+	fake_token = NULL;
+	rig_put(r, "/q/jobs/p/1", ASK("\"reply_to\":\"others\","));
+	assert_ok(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -320,6 +376,7 @@ int main(void)
 		T(test_lock),
 		T(test_methods),
 		T(test_queue_keys),
+		T(test_reply_to),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,12 +102,35 @@ static void test_left(void **state)
 	}
 }
 
+/* Where an output stands in its worker's stream. */
+static void test_number(void **state)
+{
+	uint8_t bytes[RP_META_BYTES_MAX];
+	struct rp_span meta = {bytes, 0};
+	struct rp_meta other = {.max_bytes = 3, .reply_to = {(const uint8_t *)"abc", 3}};
+	uint32_t stream = 0, number = 0;
+
+	meta.length = rp_meta_number_write(0xfedcba98, 77, bytes);
+	assert_true(rp_meta_number_read(meta, &stream, &number));
+	assert_int_equal(stream, 0xfedcba98);
+	assert_int_equal(number, 77);
+	/* Of a node that knows of none, and what no node writes. */
+	assert_false(rp_meta_number_read((struct rp_span){0}, &stream, &number));
+	meta.length--;
+	assert_false(rp_meta_number_read(meta, &stream, &number));
+	meta.length = rp_meta_write(&other, bytes);
+	assert_false(rp_meta_number_read(meta, &stream, &number));
+	meta.length = rp_meta_number_write(1, 0, bytes);
+	assert_false(rp_meta_number_read(meta, &stream, &number));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round),
 		cmocka_unit_test(test_met),
 		cmocka_unit_test(test_left),
+		cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

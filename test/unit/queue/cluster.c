@@ -352,6 +352,7 @@ static const struct rp_queue_ops node_ops = {
 	.job_over = on_job_over,
 	.cancel = on_cancel,
 	.run_event = on_run_event,
+	.output_room = on_output_room,
 };
 
 /* ---- the network ---- */

@@ -112,6 +112,7 @@ struct cluster {
 	struct rp_list updates[NODES_MAX];
 	struct rp_list asks, cancels;
 	unsigned run_events;
+	unsigned rooms[NODES_MAX]; /**< words that a requester reads again */
 	uint64_t requests;
 	uint64_t walk[256]; /**< what was left of a request's time when it was seen last */
 	unsigned walked;
@@ -143,6 +144,8 @@ void cluster_cut(struct cluster *c, unsigned a, unsigned b);
 void cluster_join(struct cluster *c, unsigned a, unsigned b);
 void cluster_kill(struct cluster *c, unsigned node);
 void cluster_start(struct cluster *c, unsigned node);
+/** One that was killed: it knows nothing, hosts nobody, and is linked with all that live. */
+void cluster_restart(struct cluster *c, unsigned node);
 void cluster_state(struct cluster *c, unsigned node, enum rp_node_state state);
 
 struct rp_span span_of(const char *text);
@@ -162,6 +165,7 @@ int on_job_here(void *ctx, uint64_t consumer, const struct rp_queue_delivery *d)
 void on_job_over(void *ctx, uint64_t request, uint64_t idx);
 void on_cancel(void *ctx, struct rp_span name, struct rp_span tail, uint64_t request);
 int on_run_event(void *ctx, const struct rp_queue_run_event *event);
+void on_output_room(void *ctx, uint64_t request);
 void process_held(struct node *n, const struct client *cl, const struct rp_queue_delivery *d);
 void process_walks(struct cluster *c, const struct rp_qmsg *m);
 void asks_run(struct cluster *c);
@@ -188,6 +192,9 @@ struct held_job *job_of(struct cluster *c, unsigned node, uint64_t request);
 /** Tokens of puts of an output and of the last one, as the node's control plane sends them. */
 unsigned output(struct cluster *c, unsigned node, const char *reply, const struct held_job *job,
 	uint64_t value);
+/** Likewise, as that one of its stream. */
+unsigned output_in_turn(struct cluster *c, unsigned node, const char *reply,
+	const struct held_job *job, uint64_t value, uint32_t stream, uint32_t number);
 unsigned last_output(struct cluster *c, unsigned node, const struct held_job *job, uint64_t value);
 unsigned cancel(struct cluster *c, unsigned node, const char *queue, const char *tail);
 

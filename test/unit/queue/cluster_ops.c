@@ -246,3 +246,32 @@ unsigned shown(const struct client *client, bool deleted)
 		count += client->events[i].deleted == deleted;
 	return count;
 }
+
+/* Peers drop what their stores say of consumers there: it does not say so any more. */
+static void drop_consumers(struct cluster *c, struct node *at, const struct node *gone)
+{
+	for (unsigned q = 0; q < c->queue_count; q++) {
+		for (unsigned u = 0; u < RP_ARRAY_SIZE(c->homes[0][0]); u++) {
+			uint8_t uuid[RP_UUID_BYTES];
+
+			if (c->homes[at->index][q][u] != gone->id)
+				continue;
+			c->homes[at->index][q][u] = 0;
+			uuid_of(u, uuid);
+			rp_queue_set_consumer(at->qs, span_of(c->queues[q]), uuid,
+				(struct rp_span){0}, c->now_ns);
+		}
+	}
+}
+
+void cluster_restart(struct cluster *c, unsigned node)
+{
+	cluster_start(c, node);
+	for (unsigned i = 0; i < c->node_count; i++) {
+		if (i == node || c->nodes[i].dead)
+			continue;
+		drop_consumers(c, &c->nodes[i], &c->nodes[node]);
+		memcpy(c->homes[node], c->homes[i], sizeof(c->homes[0]));
+		cluster_join(c, i, node);
+	}
+}

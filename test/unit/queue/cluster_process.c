@@ -91,6 +91,14 @@ int on_run_event(void *ctx, const struct rp_queue_run_event *event)
 	return 0;
 }
 
+void on_output_room(void *ctx, uint64_t request)
+{
+	struct node *n = ctx;
+
+	assert_true(request != 0);
+	n->c->rooms[n->index]++;
+}
+
 void process_walks(struct cluster *c, const struct rp_qmsg *m)
 {
 	if (m->process.kind == RP_PROCESS_REQUEST && c->walked < RP_ARRAY_SIZE(c->walk))
@@ -206,19 +214,28 @@ void asks_free(struct cluster *c)
 
 /* ---- what comes back, and cancels ---- */
 
-unsigned output(struct cluster *c, unsigned node, const char *reply, const struct held_job *job,
-	uint64_t value)
+unsigned output_in_turn(struct cluster *c, unsigned node, const char *reply,
+	const struct held_job *job, uint64_t value, uint32_t stream, uint32_t number)
 {
-	const struct rp_qmsg_process p = {.kind = RP_PROCESS_OUTPUT,
+	uint8_t meta[RP_META_BYTES_MAX];
+	struct rp_qmsg_process p = {.kind = RP_PROCESS_OUTPUT,
 		.request = job->request,
 		.left_us = 1000000,
 		.left_ns = c->now_ns};
 	uint64_t token = token_new(c);
 
+	if (number > 0)
+		p.meta_length = (uint16_t)rp_meta_number_write(stream, number, meta);
 	rp_queue_job_begun(c->nodes[node].qs, span_of(job->queue), job->uuid, job->idx, c->now_ns);
 	rp_queue_put_process(c->nodes[node].qs, token, span_of(reply), (uint16_t)strlen(job->tail),
-		&p, payload_with(job->tail, NULL, 0, value), c->now_ns);
+		&p, payload_with(job->tail, meta, p.meta_length, value), c->now_ns);
 	return (unsigned)(token - (1u << 20));
+}
+
+unsigned output(struct cluster *c, unsigned node, const char *reply, const struct held_job *job,
+	uint64_t value)
+{
+	return output_in_turn(c, node, reply, job, value, 0, 0);
 }
 
 unsigned last_output(struct cluster *c, unsigned node, const struct held_job *job, uint64_t value)

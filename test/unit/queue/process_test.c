@@ -484,6 +484,101 @@ static void test_back_pressure(void **state)
 	over(&w);
 }
 
+/* Outputs that leave together are taken in their order, or not at all. */
+static void test_in_turn(void **state)
+{
+	struct world w = world_new(2, NULL);
+	struct held_job job;
+	const struct ask_options o = {.left_us = 60000000};
+	unsigned t[4], taken;
+	struct ask *a;
+
+	open_consumer(w.c, 1, Q, 1, 0, NULL);
+	settle(w.c);
+	a = asked(&w, "r1", 1, &o);
+	job = *job_of(w.c, 1, a->request);
+	for (unsigned i = 0; i < 3; i++)
+		t[i] = output_in_turn(w.c, 1, REPLY, &job, 70 + i, 5, 1 + i);
+	settle(w.c);
+	for (unsigned i = 0; i < 3; i++)
+		ok(w.c, t[i]);
+	got(&w, 3, 72);
+	/* One is missing, or is another stream's. */
+	t[0] = output_in_turn(w.c, 1, REPLY, &job, 74, 5, 5);
+	t[1] = output_in_turn(w.c, 1, REPLY, &job, 73, 6, 4);
+	settle(w.c);
+	status_is(w.c, t[0], RP_Q_BUSY);
+	status_is(w.c, t[1], RP_Q_BUSY);
+	got(&w, 3, 72);
+	/* A stream begins anew, and goes on. */
+	t[0] = output_in_turn(w.c, 1, REPLY, &job, 80, 7, 1);
+	t[1] = output_in_turn(w.c, 1, REPLY, &job, 81, 7, 2);
+	settle(w.c);
+	ok(w.c, t[0]);
+	ok(w.c, t[1]);
+	got(&w, 5, 81);
+	/* Nobody reads: what is refused is refused with all behind it, though that is small. */
+	w.c->rooms[1] = 0;
+	w.requester->mute = true;
+	for (taken = 0; taken < 1000; taken++) {
+		/* Of some size: a multiple of 7 carries a filler. */
+		t[0] = output_in_turn(w.c, 1, REPLY, &job, 7 * (500 + taken % 400), 7, 3 + taken);
+		settle(w.c);
+		if (answer_of(w.c, t[0])->status != RP_Q_OK)
+			break;
+	}
+	status_is(w.c, t[0], RP_Q_BUSY);
+	t[1] = output_in_turn(w.c, 1, REPLY, &job, 1, 7, 4 + taken);
+	settle(w.c);
+	status_is(w.c, t[1], RP_Q_BUSY);
+	assert_int_equal(w.c->rooms[1], 0);
+	/* It reads again, and the worker's node is told, once. */
+	w.requester->mute = false;
+	cluster_run(w.c, 6 * SEC);
+	assert_int_equal(w.c->rooms[1], 1);
+	t[0] = output_in_turn(w.c, 1, REPLY, &job, 1, 8, 1);
+	settle(w.c);
+	ok(w.c, t[0]);
+	ack(w.c, 1, Q, 1, job.idx, 0);
+	settle(w.c);
+	got(&w, 5 + taken + 2, EMPTY_FINAL);
+	over(&w);
+}
+
+/* The end of a request is shown once, though its requester goes on at once at another node. */
+static void test_requester_moves_at_the_end(void **state)
+{
+	struct world w = world_new(3, NULL);
+	struct client *there, *again;
+	struct held_job job;
+	struct ask *a;
+
+	/* The reply queue is dispatched by a node where its requester is not. */
+	open_consumer(w.c, 1, Q, 1, 0, NULL);
+	close_consumer(w.c, w.requester, RP_QUEUE_CLOSE_LEFT);
+	open_consumer(w.c, 0, REPLY, 249, 0, ";match=none");
+	there = open_consumer(w.c, 1, REPLY, 250, 0, NULL);
+	settle(w.c);
+	assert_true(info_of(w.c, 0, REPLY).dispatching);
+	a = asked(&w, "r1", 1, NULL);
+	job = *job_of(w.c, 1, a->request);
+	output(w.c, 1, REPLY, &job, 70);
+	settle(w.c);
+	last_output(w.c, 1, &job, 80);
+	while (there->event_count < 2) {
+		/* What is said of it is slow, once it has come. */
+		if (w.c->nodes[1].qs && info_of(w.c, 0, REPLY).in_flight > 0)
+			w.c->delay_min_ns = w.c->delay_max_ns = 20 * MS;
+		cluster_run(w.c, MS / 10);
+	}
+	w.c->delay_min_ns = w.c->delay_max_ns = MS / 2;
+	close_consumer(w.c, there, RP_QUEUE_CLOSE_ENDED);
+	again = open_consumer(w.c, 2, REPLY, 250, there->events[1].revision + 1, NULL);
+	cluster_run(w.c, 100 * MS);
+	assert_int_equal(again->event_count, 0);
+	over(&w);
+}
+
 static void test_too_large(void **state)
 {
 	struct world w = world_new(2, NULL);
@@ -522,6 +617,8 @@ int main(void)
 		cmocka_unit_test(test_requester_returns),
 		cmocka_unit_test(test_dispatcher_dies),
 		cmocka_unit_test(test_back_pressure),
+		cmocka_unit_test(test_in_turn),
+		cmocka_unit_test(test_requester_moves_at_the_end),
 		cmocka_unit_test(test_too_large),
 	};
 

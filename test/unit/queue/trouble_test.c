@@ -431,6 +431,123 @@ static void test_copy_of_what_is_over(void **state)
 	cluster_free(c);
 }
 
+/* Its dispatcher is node 0, and it is at node 1 with two messages on their way to it. */
+static struct client *two_on_their_way(struct cluster *c)
+{
+	struct client *cl;
+
+	open_consumer(c, 0, Q, 1, 0, ";match=none");
+	settle(c);
+	cl = open_consumer(c, 1, Q, 2, 0, NULL);
+	settle(c);
+	assert_true(info_of(c, 0, Q).dispatching);
+	put(c, 0, Q, "t", 7);
+	put(c, 0, Q, "t", 8);
+	/* Whatever is said from now on takes its time. */
+	c->delay_min_ns = c->delay_max_ns = 20 * MS;
+	return cl;
+}
+
+static struct client *goes_on_at_2(struct cluster *c, struct client *cl)
+{
+	uint64_t revision =
+		cl->event_count > 0 ? cl->events[cl->event_count - 1].revision : cl->open_revision;
+
+	c->delay_min_ns = c->delay_max_ns = MS / 2;
+	close_consumer(c, cl, RP_QUEUE_CLOSE_ENDED);
+	return open_consumer(c, 2, Q, 2, revision + 1, NULL);
+}
+
+/* It goes on elsewhere before the word of what it was shown has come: that is waited for. */
+static void test_goes_on_before_the_word(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *cl = two_on_their_way(c), *again;
+
+	cluster_run(c, 7 * MS);
+	SHOWS(cl, 7, 8);
+	again = goes_on_at_2(c, cl);
+	cluster_run(c, 100 * MS);
+	cluster_audit(c);
+	assert_int_equal(again->event_count, 0);
+	assert_int_equal(totals_of(c, 0).hosts_asked, 2);
+	put(c, 1, Q, "t", 9);
+	settle(c);
+	SHOWS(again, 9);
+	acked(c, 2, 2, cl->events[0].idx);
+	acked(c, 2, 2, cl->events[1].idx);
+	acked(c, 2, 2, again->events[0].idx);
+	cluster_free(c);
+}
+
+/* What it was not shown it is shown where it is now, in order. */
+static void test_goes_on_before_it_is_shown(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *cl = two_on_their_way(c), *again;
+
+	cl->mute = true;
+	cluster_run(c, 7 * MS);
+	again = goes_on_at_2(c, cl);
+	put(c, 0, Q, "t", 9);
+	cluster_run(c, 100 * MS);
+	SHOWS(again, 7, 8, 9);
+	cluster_free(c);
+}
+
+/* A node that is out of reach is not waited for: it is shown again, at the same key. */
+static void test_goes_on_as_its_node_is_lost(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct client *cl = two_on_their_way(c), *again;
+
+	cluster_run(c, 7 * MS);
+	again = goes_on_at_2(c, cl);
+	cluster_run(c, 2 * MS);
+	assert_int_equal(totals_of(c, 0).hosts_asked, 2);
+	assert_int_equal(again->event_count, 0);
+	cluster_cut(c, 0, 1);
+	cluster_run(c, 100 * MS);
+	SHOWS(again, 7, 8);
+	assert_int_equal(again->events[0].idx, cl->events[0].idx);
+	cluster_free(c);
+}
+
+/* Who leaves at once takes its record along: nobody counts on it any more. */
+static void test_leaves_no_record(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct client *cl = open_consumer(c, 1, Q, 2, 0, NULL);
+
+	settle(c);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(c->homes[i][queue_index(c, Q, strlen(Q))][2], c->nodes[1].id);
+	close_consumer(c, cl, RP_QUEUE_CLOSE_LEFT);
+	settle(c);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(c->homes[i][queue_index(c, Q, strlen(Q))][2], 0);
+	cluster_free(c);
+}
+
+/* A node that has started anew, and knows nothing of the queue, says so. */
+static void test_goes_on_as_its_node_starts_anew(void **state)
+{
+	struct cluster *c = cluster_new(3, 1, NULL);
+	struct rp_qmsg m = {.type = RP_QMSG_WITHDRAW,
+		.status = RP_Q_STALL,
+		.name = (const uint8_t *)"unknown",
+		.name_length = 7,
+		.idx = 1,
+		.alloc_node = c->nodes[0].id};
+	uint32_t epoch;
+	uint64_t dispatcher;
+
+	rp_queue_on_msg(c->nodes[1].qs, c->nodes[0].id, &m, &epoch, &dispatcher, c->now_ns);
+	assert_int_equal(c->qmsg_sent[RP_QMSG_REJECTED], 1);
+	settle(c);
+	cluster_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -447,6 +564,11 @@ int main(void)
 		cmocka_unit_test(test_acknowledge_in_the_dark),
 		cmocka_unit_test(test_record_before_the_word),
 		cmocka_unit_test(test_copy_of_what_is_over),
+		cmocka_unit_test(test_goes_on_before_the_word),
+		cmocka_unit_test(test_goes_on_before_it_is_shown),
+		cmocka_unit_test(test_goes_on_as_its_node_is_lost),
+		cmocka_unit_test(test_goes_on_as_its_node_starts_anew),
+		cmocka_unit_test(test_leaves_no_record),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
