@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The rest of queue_priv.h: functions of the consumer's host, of requests, and of processes. */
+/* The rest of queue_priv.h: functions of the consumer's host, of tails, of requests, and of
+ * processes. */
 
 #include "queue_priv.h"
 
@@ -78,6 +79,18 @@ void host_fence(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 void host_fence_lifted(struct rp_queues *qs, struct peer *p, uint64_t now_ns);
 /** Likewise, and its record goes. `waited`: resume_ms is over. */
 void host_end(struct rp_queues *qs, struct host *h, bool waited, uint64_t now_ns);
+
+/* dedup.c */
+/** Its tail was taken within dedup_s: it is counted, and not to be queued again. */
+bool dedup_has(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload,
+	uint16_t tail_length);
+void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
+bool dedup_poll(struct rp_queues *qs, uint64_t now_ns);
+/** What is remembered goes to the new dispatcher, a part at a time; true: all of it has. */
+bool dedup_hand_over(struct rp_queues *qs, struct queue *q, uint64_t to, uint64_t now_ns);
+/** HANDOVER with a payload. */
+void dedup_receive(
+	struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload, uint64_t now_ns);
 
 /* asked.c */
 /** An output, which its client has. */

@@ -624,18 +624,6 @@ bool message_dies_rejected(struct rp_queues *qs, const struct message *m);
 /** Of what was indexed, all that is not there any more. */
 uint64_t counters_gone(const struct rp_queue_counters *k);
 
-/* dedup.c */
-/** Its tail was taken within dedup_s: it is counted, and not to be queued again. */
-bool dedup_has(struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload,
-	uint16_t tail_length);
-void dedup_add(struct rp_queues *qs, struct message *m, uint64_t now_ns);
-bool dedup_poll(struct rp_queues *qs, uint64_t now_ns);
-/** What is remembered goes to the new dispatcher, a part at a time; true: all of it has. */
-bool dedup_hand_over(struct rp_queues *qs, struct queue *q, uint64_t to, uint64_t now_ns);
-/** HANDOVER with a payload. */
-void dedup_receive(
-	struct rp_queues *qs, struct queue *q, const struct rte_mbuf *payload, uint64_t now_ns);
-
 /* dispatch.c */
 /** Indexes a message (on no list) and offers it; it may be gone after. Returns its idx. */
 uint64_t dispatch_index(struct rp_queues *qs, struct message *m, uint64_t now_ns);
