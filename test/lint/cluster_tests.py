@@ -8,9 +8,9 @@ import sys
 
 import tree
 
-PAGES = ("cluster.md", "sinks.md", "bus.md")
+PAGES = ("cluster.md", "sinks.md", "bus.md", "queues.md")
 HEADING = "## What holds, and which test shows it"
-ROOTS = ("unit/", "sim/", "integ/", "docs/", "lint/", "fuzz/")
+ROOTS = ("unit/", "sim/", "integ/", "docs/", "lint/", "fuzz/", "process/")
 
 
 def names():
