@@ -352,6 +352,11 @@ enum rp_qstatus session_admit(struct rp_queues *qs, struct queue *q,
 	/* Whoever does not hold the request has nothing to say in its name. */
 	if (p->kind == RP_PROCESS_PLAIN)
 		return s ? refuse(qs, q) : RP_Q_OK;
+	/* What is to be closed is on its way here. */
+	if (p->kind == RP_PROCESS_CLOSE && !s && q->move && q->move->from) {
+		COUNT(qs, q, refused_dispatcher);
+		return RP_Q_STALL;
+	}
 	if (p->kind == RP_PROCESS_CLOSE) {
 		*consumed = true;
 		if (s && s->request == p->request && !s->ended && s->messages == 0)

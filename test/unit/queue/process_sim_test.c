@@ -31,6 +31,8 @@
 /* So long before a node's death it may have shown what it could not tell any more. */
 #define LAST_MOMENTS (30 * MS)
 #define SHOWN_LAST 16
+/* So long after it dispatched a reply queue a node has handed over what it knew of the requests. */
+#define HANDED_OVER (300 * MS)
 
 static uint64_t seed_first = 1, seed_count = 20;
 
@@ -375,8 +377,7 @@ static void node_dies(struct run *r, unsigned node)
 		if (r->requesters[q]->node == node)
 			x->fell_ns = r->c->now_ns;
 		/* What tells how it ended, or that nobody does, is there. */
-		if (info_of(r->c, node, replies[q]).dispatching ||
-			info_of(r->c, node, replies[q]).depth > 0)
+		if (r->c->now_ns - r->answers_ns[node] < HANDED_OVER)
 			x->unwatched = true;
 		x->exposed |= x->unwatched && !is_live(r, x, node);
 	}
@@ -395,7 +396,7 @@ static void random_death(struct run *r)
 	if (!r->c->nodes[5 - node].dead && info_of(r->c, 5 - node, Q).dispatching)
 		node = 5 - node;
 	/* It has handed over what it knew. */
-	if (r->c->now_ns - r->answers_ns[node] < 300 * MS)
+	if (r->c->now_ns - r->answers_ns[node] < HANDED_OVER)
 		return;
 	r->killed = true;
 	deaths++;
