@@ -60,6 +60,14 @@ enum rp_deliver_fallback {
 		RP_DELIVER_FALLBACK_COUNT,
 };
 
+/** What becomes of a queue's way to a node, of its FORWARDs or its DELIVERs. */
+enum rp_deliver_note {
+	RP_DELIVER_NOTE_OPENED,	   /**< a stream was asked for */
+	RP_DELIVER_NOTE_IDLE,	   /**< its stream ends, as it carries nothing */
+	RP_DELIVER_NOTE_FALL_BACK, /**< it goes on by unary */
+	RP_DELIVER_NOTE_UNARY,	   /**< a message was taken there by unary */
+};
+
 /** What a peer can do wrong on a link; each closes the bundle. */
 #define RP_DELIVER_VIOLATIONS(X)                                               \
 	X(HEADER, "bad header")                                                \
@@ -172,6 +180,9 @@ struct rp_deliver_ops {
 	void (*on_lost)(void *ctx, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
 	/** There is room again after an -ENOBUFS, or a way again after an -ENETUNREACH. */
 	void (*on_room)(void *ctx, uint64_t node, uint64_t now_ns);
+	/** NULL: not told. `why` of FALL_BACK only. Rare: not of a message on its stream. */
+	void (*on_note)(void *ctx, const uint8_t *name, size_t length, enum rp_deliver_note what,
+		enum rp_deliver_fallback why);
 };
 
 struct rp_deliver_config {

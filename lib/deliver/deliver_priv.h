@@ -312,6 +312,8 @@ void dl_flow_update(struct dl_flow *f);
 struct dl_msg *dl_flow_pop(struct dl_flow *f);
 void dl_msg_free(struct rp_deliver *d, struct dl_msg *m);
 void dl_flow_fall_back(struct dl_flow *f, enum rp_deliver_fallback why, uint64_t now_ns);
+/** ops->on_note(), but of what is about messages. */
+void dl_flow_note(const struct dl_flow *f, enum rp_deliver_note what, enum rp_deliver_fallback why);
 void dl_flow_to_stream(struct dl_flow *f, uint64_t now_ns);
 /* Everything that is not taken goes again; `repeat`: it may have been taken. */
 void dl_flow_rewind(struct dl_flow *f, bool repeat);

@@ -214,6 +214,14 @@ void dl_flow_rewind(struct dl_flow *f, bool repeat)
 	rp_list_unlink(&f->timer);
 }
 
+void dl_flow_note(const struct dl_flow *f, enum rp_deliver_note what, enum rp_deliver_fallback why)
+{
+	const struct rp_deliver *d = f->peer->d;
+
+	if (d->ops.on_note && f->kind != DL_CONTROL)
+		d->ops.on_note(d->ctx, f->name, f->name_length, what, why);
+}
+
 void dl_flow_fall_back(struct dl_flow *f, enum rp_deliver_fallback why, uint64_t now_ns)
 {
 	RP_ASSERT(!f->unary);
@@ -224,6 +232,7 @@ void dl_flow_fall_back(struct dl_flow *f, enum rp_deliver_fallback why, uint64_t
 	f->reopen = false;
 	f->unary_left = f->count;
 	f->peer->d->counters.fallbacks[why]++;
+	dl_flow_note(f, RP_DELIVER_NOTE_FALL_BACK, why);
 	dl_unary_next(f, now_ns);
 }
 
@@ -507,6 +516,7 @@ static struct dl_flow *flow_for(struct rp_deliver *d, struct dl_peer *p, const s
 	if (!p->up) {
 		f->unary = true;
 		d->counters.fallbacks[RP_DELIVER_FALLBACK_LINK_DOWN]++;
+		dl_flow_note(f, RP_DELIVER_NOTE_FALL_BACK, RP_DELIVER_FALLBACK_LINK_DOWN);
 	}
 	return f;
 }

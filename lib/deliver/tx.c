@@ -121,6 +121,8 @@ void dl_tx_service(struct dl_tx *tx)
 	if ((tx->wants & DL_TX_WANT_OPEN) && tx_emit_open(tx)) {
 		tx->wants &= (uint8_t)~DL_TX_WANT_OPEN;
 		tx->peer->d->counters.streams_opened++;
+		if (tx->flow)
+			dl_flow_note(tx->flow, RP_DELIVER_NOTE_OPENED, 0);
 	}
 	if ((tx->wants & DL_TX_WANT_RETURN) && tx_emit_return(tx))
 		tx->wants &= (uint8_t)~DL_TX_WANT_RETURN;
@@ -359,6 +361,7 @@ static void flow_idle(struct dl_flow *f)
 	tx->state = DL_TX_CLOSING;
 	dl_tx_want(tx, DL_TX_WANT_CLOSE);
 	f->peer->d->counters.idle_closes++;
+	dl_flow_note(f, RP_DELIVER_NOTE_IDLE, 0);
 }
 
 void dl_tx_timers(struct rp_deliver *d, uint64_t now_ns)

@@ -138,6 +138,7 @@ static void unary_answered(
 		else
 			d->counters.deliveries_unary++;
 		d->counters.took++;
+		dl_flow_note(f, RP_DELIVER_NOTE_UNARY, 0);
 		d->ops.on_took(d->ctx, p->node, &m->q, now_ns);
 	} else {
 		d->counters.refused[answer->status]++;

@@ -247,6 +247,7 @@ struct rp_control *rp_control_create(
 	c->runs = map_of(CONTROL_REQUEST_BITS);
 	c->run_requests = map_of(CONTROL_REQUEST_BITS);
 	rp_list_init(&c->jobs_waiting);
+	rp_list_init(&c->requests_closing);
 	c->message_bytes = config->message_bytes ? config->message_bytes : 1572864;
 	rp_list_init(&c->policies);
 	rp_list_init(&c->writes_done);
@@ -499,6 +500,7 @@ uint64_t rp_control_run(struct rp_control *c, struct rp_repl_now now)
 	next_ns = RP_MIN(compaction_run(c), control_early_run(c));
 	next_ns = RP_MIN(next_ns, control_leases_run(c));
 	next_ns = RP_MIN(next_ns, control_jobs_run(c));
+	next_ns = RP_MIN(next_ns, control_requests_run(c));
 	more = rp_kv_step(c->kv, STEP_BUDGET);
 	states_run(c);
 	if (c->ready_pending) {

@@ -127,6 +127,7 @@ struct rp_control {
 	struct rp_hmap requests, jobs, job_replies, outputs, runs, run_requests;
 	struct rp_hmap users;	     /**< struct control_consumer, of those that are somebody's */
 	struct rp_list jobs_waiting; /**< struct control_job */
+	struct rp_list requests_closing; /**< struct control_request, the next first */
 	uint64_t write_id_last, unary_id_last, letter_id_last;
 	uint64_t request_last, process_last, run_tail_last, output_last;
 	uint32_t stream_last;

@@ -17,6 +17,10 @@ struct control_request {
 	uint32_t reply_hash;
 	uint8_t reply_to[RP_NAME_BYTES_MAX], reply_length;
 	uint8_t meta[RP_META_BYTES_MAX];
+	/* It was refused, its caller knows, and its session is to be closed until that is so. */
+	uint8_t *closes;	/**< name and tail, which are its own then; NULL: not so */
+	struct rp_list closing; /**< c->requests_closing */
+	uint64_t again_ns;
 };
 
 struct control_job;
@@ -88,6 +92,8 @@ void control_cancel(struct rp_control *c, struct rp_span name, uint32_t hash, st
 void control_put_process(struct rp_control *c, const struct rp_span parts[4], uint32_t hash,
 	const struct rp_qmsg_process *p, uint64_t token);
 void control_request_free_all(struct rp_control *c);
+/** Sessions that are to be closed still; next time, or RP_NEVER. */
+uint64_t control_requests_run(struct rp_control *c);
 
 /* control_job.c */
 /** A delivery says that a consumer here holds it, or will. */

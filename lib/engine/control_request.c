@@ -20,6 +20,8 @@
 
 /** An end is told for so long beyond its request's time. */
 #define END_LEFT_US 1000000
+/** A session that could not be closed is closed again after so long. */
+#define CLOSE_AGAIN_NS (100 * RP_NS_PER_MS)
 
 /* ---- what control knows of a queue ---- */
 
@@ -135,8 +137,7 @@ static void request_session(
 	p.kind = kind;
 	p.priority = 0;
 	p.flags = r->is_run ? RP_PROCESS_NATIVE : 0;
-	control_put_process(c, parts, r->reply_hash, &p,
-		RP_CONTROL_REQUEST_FLAG | (kind == RP_PROCESS_OPEN ? r->by_id.key : 0));
+	control_put_process(c, parts, r->reply_hash, &p, RP_CONTROL_REQUEST_FLAG | r->by_id.key);
 }
 
 static void request_send(struct rp_control *c, struct control_request *r)
@@ -155,6 +156,61 @@ static bool is_ambiguous(enum rp_qstatus status)
 	return status == RP_Q_UNREACHABLE || status == RP_Q_MOVED || status == RP_Q_STALL;
 }
 
+static void request_free(struct rp_control *c, struct control_request *r)
+{
+	rp_hmap_remove(&c->requests, &r->by_id);
+	rp_list_unlink(&r->closing);
+	free(r->closes);
+	free(r);
+}
+
+/* A reply queue between two dispatchers takes no word: it is told again, while it may matter. */
+static void request_close_again(struct rp_control *c, struct control_request *r)
+{
+	r->again_ns = c->now.ns + CLOSE_AGAIN_NS;
+	rp_list_push_back(&c->requests_closing, &r->closing);
+}
+
+/* From here on it is its session's alone. */
+static void request_close(struct rp_control *c, struct control_request *r)
+{
+	uint8_t *copy = control_alloc(r->name.length + r->tail.length);
+
+	memcpy(copy, r->name.data, r->name.length);
+	memcpy(copy + r->name.length, r->tail.data, r->tail.length);
+	r->closes = copy;
+	r->name.data = copy;
+	r->tail.data = copy + r->name.length;
+	r->value = (struct rp_span){0};
+	/* In time for an end that its reply queue would tell of itself. */
+	r->process.left_us += END_LEFT_US;
+	request_session(c, r, RP_PROCESS_CLOSE);
+}
+
+static void request_closed(struct rp_control *c, struct control_request *r, enum rp_qstatus status)
+{
+	bool over = rp_process_left_us(r->process.left_us, r->process.left_ns, c->now.ns) == 0;
+
+	if (status == RP_Q_OK || over)
+		request_free(c, r);
+	else
+		request_close_again(c, r);
+}
+
+uint64_t control_requests_run(struct rp_control *c)
+{
+	while (!rp_list_empty(&c->requests_closing)) {
+		struct control_request *r =
+			rp_list_entry(c->requests_closing.next, struct control_request, closing);
+
+		if (r->again_ns > c->now.ns)
+			return r->again_ns;
+		rp_list_unlink(&r->closing);
+		request_session(c, r, RP_PROCESS_CLOSE);
+	}
+	return RP_NEVER;
+}
+
 void control_request_answered(struct rp_control *c, const struct rp_xmsg *m)
 {
 	struct rp_hmap_node *n = rp_hmap_find(&c->requests, m->token & ~RP_CONTROL_REQUEST_FLAG);
@@ -164,19 +220,28 @@ void control_request_answered(struct rp_control *c, const struct rp_xmsg *m)
 	if (!n)
 		return;
 	r = RP_CONTAINER_OF(n, struct control_request, by_id);
+	if (r->closes) {
+		request_closed(c, r, m->status);
+		return;
+	}
 	if (m->status == RP_Q_OK && !r->opened) {
 		request_send(c, r);
 		return;
 	}
-	if (m->status != RP_Q_OK && r->opened && r->reply_length > 0 && !is_ambiguous(m->status))
-		request_session(c, r, RP_PROCESS_CLOSE);
 	if (m->status == RP_Q_OK)
 		c->counters.requests++;
 	else
 		c->counters.requests_refused++;
-	rp_hmap_remove(&c->requests, &r->by_id);
+	if (m->status != RP_Q_OK && r->opened && r->reply_length > 0 && !is_ambiguous(m->status)) {
+		/* Its name and tail are the caller's until he is answered. */
+		struct control_request told = *r;
+
+		request_close(c, r);
+		request_answer(c, &told, m->status, NULL);
+		return;
+	}
 	request_answer(c, r, m->status, NULL);
-	free(r);
+	request_free(c, r);
 }
 
 static struct control_request *request_new(
@@ -184,6 +249,7 @@ static struct control_request *request_new(
 {
 	struct control_request *r = control_alloc(sizeof(*r));
 
+	rp_list_init(&r->closing);
 	r->token = token;
 	r->is_run = is_run;
 	r->name = op->name;
@@ -393,7 +459,6 @@ void control_request_free_all(struct rp_control *c)
 			struct control_request *r = RP_CONTAINER_OF(
 				c->requests.chains[i], struct control_request, by_id);
 
-			rp_hmap_remove(&c->requests, &r->by_id);
-			free(r);
+			request_free(c, r);
 		}
 }

@@ -81,6 +81,26 @@ static void deliver_on_soon(void *ctx, const uint32_t *hashes, unsigned n)
 	rp_queue_fetch(e->queues, hashes, n);
 }
 
+static void deliver_on_note(void *ctx, const uint8_t *name, size_t length,
+	enum rp_deliver_note what, enum rp_deliver_fallback why)
+{
+	static const enum rp_queue_way fallbacks[] = {
+		[RP_DELIVER_FALLBACK_LINK_DOWN] = RP_QUEUE_WAY_LINK_DOWN,
+		[RP_DELIVER_FALLBACK_STALL] = RP_QUEUE_WAY_STALLED,
+		[RP_DELIVER_FALLBACK_OPEN_REFUSED] = RP_QUEUE_WAY_REFUSED,
+		[RP_DELIVER_FALLBACK_NO_STREAM] = RP_QUEUE_WAY_NO_STREAM,
+	};
+	static const enum rp_queue_way ways[] = {
+		[RP_DELIVER_NOTE_OPENED] = RP_QUEUE_WAY_OPENED,
+		[RP_DELIVER_NOTE_IDLE] = RP_QUEUE_WAY_IDLE,
+		[RP_DELIVER_NOTE_UNARY] = RP_QUEUE_WAY_UNARY,
+	};
+	struct rp_engine *e = ctx;
+
+	rp_queue_on_way(e->queues, (struct rp_span){name, length},
+		what == RP_DELIVER_NOTE_FALL_BACK ? fallbacks[why] : ways[what]);
+}
+
 const struct rp_deliver_ops engine_deliver_ops = {
 	.frame_out = engine_frame_out,
 	.frame_room = engine_frame_room,
@@ -92,6 +112,7 @@ const struct rp_deliver_ops engine_deliver_ops = {
 	.on_refused = deliver_on_refused,
 	.on_lost = deliver_on_lost,
 	.on_room = deliver_on_room,
+	.on_note = deliver_on_note,
 };
 
 /* ---- queues ---- */

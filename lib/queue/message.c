@@ -319,6 +319,37 @@ static struct message *sent_find(
 	return msg;
 }
 
+void rp_queue_on_way(struct rp_queues *qs, struct rp_span name, enum rp_queue_way what)
+{
+	struct queue *q = queue_find(qs, name);
+
+	if (!q)
+		return;
+	switch (what) {
+	case RP_QUEUE_WAY_OPENED:
+		COUNT(qs, q, streams_opened);
+		break;
+	case RP_QUEUE_WAY_IDLE:
+		COUNT(qs, q, stream_idle_closes);
+		break;
+	case RP_QUEUE_WAY_UNARY:
+		COUNT(qs, q, sent_unary);
+		break;
+	case RP_QUEUE_WAY_LINK_DOWN:
+		COUNT(qs, q, fallbacks_link_down);
+		break;
+	case RP_QUEUE_WAY_STALLED:
+		COUNT(qs, q, fallbacks_stall);
+		break;
+	case RP_QUEUE_WAY_REFUSED:
+		COUNT(qs, q, fallbacks_refused);
+		break;
+	case RP_QUEUE_WAY_NO_STREAM:
+		COUNT(qs, q, fallbacks_no_stream);
+		break;
+	}
+}
+
 void rp_queue_on_took(struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns)
 {
 	struct message *msg;

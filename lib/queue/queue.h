@@ -494,6 +494,19 @@ void rp_queue_on_lost(
 	struct rp_queues *qs, uint64_t node, const struct rp_qmsg *m, uint64_t now_ns);
 void rp_queue_on_room(struct rp_queues *qs, uint64_t node, uint64_t now_ns);
 
+/** What became of a queue's way to another node, for its counters; unknown queues are ignored. */
+enum rp_queue_way {
+	RP_QUEUE_WAY_OPENED,
+	RP_QUEUE_WAY_IDLE,
+	RP_QUEUE_WAY_UNARY, /**< a message was taken there by unary */
+	/* It goes on by unary, because: */
+	RP_QUEUE_WAY_LINK_DOWN,
+	RP_QUEUE_WAY_STALLED,
+	RP_QUEUE_WAY_REFUSED,
+	RP_QUEUE_WAY_NO_STREAM,
+};
+void rp_queue_on_way(struct rp_queues *qs, struct rp_span name, enum rp_queue_way what);
+
 /* ---- time ---- */
 
 /** Runs what is due, bounded. True: there is more to do now. */

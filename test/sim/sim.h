@@ -40,6 +40,7 @@ struct sim_options {
 	uint64_t call_delay_ns;	       /**< of a call between control engines, each way */
 	bool unary_fallback;
 	uint32_t message_bytes_max;
+	unsigned queues;  /**< of each shard, at most; 0 = 4096 */
 	unsigned buffers; /**< for messages of each node, and twice that for frames; 0 = 16383 */
 	bool verbose;
 };

@@ -405,7 +405,7 @@ static void shard_new(struct sim_node *n, unsigned shard)
 			.boot = boot,
 			.pool = n->queue_pool,
 			.message_bytes_max = o->message_bytes_max,
-			.queues_max = 4096,
+			.queues_max = o->queues ? o->queues : 4096,
 			.messages_max = 65536,
 			.consumers_max = 1024,
 			.holds_max = 16384,

@@ -40,6 +40,11 @@ static void a_stalled_stream_goes_by_unary_and_returns(void **state)
 	assert_int_equal(COUNTERS(0)->deliveries_streamed, streamed + 10);
 	assert_int_equal(COUNTERS(0)->deliveries_unary, 20);
 	assert_int_equal(COUNTERS(0)->streams_opened, 2);
+	/* The queue is told of each. */
+	assert_int_equal(a->notes[RP_DELIVER_NOTE_OPENED], 2);
+	assert_int_equal(a->notes[RP_DELIVER_NOTE_FALL_BACK], 1);
+	assert_int_equal(a->fallbacks, 1);
+	assert_int_equal(a->notes[RP_DELIVER_NOTE_UNARY], 20);
 	assert_int_equal(tnodes[0].violations + tnodes[1].violations, 0);
 	world_end();
 }

@@ -64,6 +64,7 @@ struct tnode {
 	struct flow_model flows[QUEUES];
 	bool room;
 	uint32_t rooms, violations;
+	uint32_t notes[4], fallbacks; /**< the latter: of a stall */
 	enum rp_deliver_violation why;
 	uint32_t lost, refused, took, control_received, control_lost, control_repeats;
 	uint64_t control_last;
@@ -319,6 +320,16 @@ static void on_room(void *ctx, uint64_t node, uint64_t t_ns)
 	t->rooms++;
 }
 
+static void on_note(void *ctx, const uint8_t *name, size_t length, enum rp_deliver_note what,
+	enum rp_deliver_fallback why)
+{
+	struct tnode *t = ctx;
+
+	assert_true(length > 0);
+	t->notes[what]++;
+	t->fallbacks += what == RP_DELIVER_NOTE_FALL_BACK && why == RP_DELIVER_FALLBACK_STALL;
+}
+
 static const struct rp_deliver_ops world_ops = {
 	.frame_out = frame_out,
 	.unary_send = unary_send,
@@ -328,6 +339,7 @@ static const struct rp_deliver_ops world_ops = {
 	.on_refused = on_refused,
 	.on_lost = on_lost,
 	.on_room = on_room,
+	.on_note = on_note,
 };
 
 static struct rp_deliver_config world_config(void)

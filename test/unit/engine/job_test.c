@@ -394,6 +394,49 @@ static void test_users(void **state)
 	assert_int_equal(w.answer_count, 3);
 }
 
+/* A request that was refused leaves nothing at its reply queue, however long that takes no word. */
+static void test_closed_until_it_is(void **state)
+{
+	const struct rp_control_queue_op op = {
+		.type = RP_XMSG_PUT,
+		.hash = rp_queue_hash("asked", 5),
+		.name = span("asked"),
+		.tail = span("t9"),
+		.value = span("{\"v\":1,\"ttl_ms\":5000,\"reply_to\":\"elsewhere\"}"),
+	};
+	static const enum rp_process_kind kinds[] = {
+		RP_PROCESS_OPEN, RP_PROCESS_REQUEST, RP_PROCESS_CLOSE, RP_PROCESS_CLOSE};
+
+	assert_int_equal(rp_control_queue_op(w.c, &op, 1, now()), 0);
+	answer_next(RP_Q_OK);
+	answer_next(RP_Q_QUEUE_DEPTH);
+	answered(0, 1, RP_Q_QUEUE_DEPTH);
+	answer_next(RP_Q_STALL);
+	rp_control_run(w.c, now());
+	assert_int_equal(w.sent_count, 3);
+	w.now_ns += 200 * RP_NS_PER_MS;
+	rp_control_run(w.c, now());
+	assert_int_equal(w.sent_count, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(w.sent[i].process.kind, kinds[i]);
+	answer_next(RP_Q_OK);
+	w.now_ns += 200 * RP_NS_PER_MS;
+	rp_control_run(w.c, now());
+	assert_int_equal(w.sent_count, 4);
+	assert_int_equal(w.answer_count, 1);
+	/* One that never is: its reply queue forgets it by itself. */
+	assert_int_equal(rp_control_queue_op(w.c, &op, 2, now()), 0);
+	answer_next(RP_Q_OK);
+	answer_next(RP_Q_QUEUE_DEPTH);
+	answer_next(RP_Q_STALL);
+	w.now_ns += 10 * RP_NS_PER_S;
+	rp_control_run(w.c, now());
+	answer_next(RP_Q_STALL);
+	w.now_ns += RP_NS_PER_S;
+	rp_control_run(w.c, now());
+	assert_int_equal(outs(), 0);
+}
+
 int main(void)
 {
 	char *args[] = {"test", "--no-huge", "-m", "64", "--no-pci", "--no-telemetry",
@@ -406,6 +449,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_unreachable, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_users, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_closed_until_it_is, setup, teardown),
 	};
 
 	if (rte_eal_init((int)RP_ARRAY_SIZE(args), args) < 0)

@@ -48,7 +48,9 @@ struct ask {
 	struct rp_list link;
 	unsigned node, open_token, token;
 	uint64_t boot;
-	bool put, done;
+	bool put, done, closes;
+	unsigned close_token;
+	uint64_t again_ns;
 	enum rp_qstatus status;
 	uint64_t value, request, left_us, started_ns;
 	char queue[32], tail[32], reply[32], need[32];

@@ -169,22 +169,42 @@ static void ask_put(struct cluster *c, struct ask *a)
 		(uint16_t)strlen(a->tail), &p, payload, c->now_ns);
 }
 
-static void ask_close(struct cluster *c, const struct ask *a)
+/* Until it is taken, as a node's control plane does. */
+static void ask_close(struct cluster *c, struct ask *a)
 {
 	struct rp_qmsg_process p = {
 		.kind = RP_PROCESS_CLOSE, .request = a->request, .left_us = 1000000};
 	struct rte_mbuf *payload = head_of(a->tail, a->queue, NULL, &p.meta_length, 1);
+	uint64_t token = token_new(c);
 
+	a->closes = true;
+	a->close_token = (unsigned)(token - (1u << 20));
+	a->again_ns = c->now_ns + 100 * MS;
 	p.left_ns = c->now_ns;
-	rp_queue_put_process(c->nodes[a->node].qs, token_new(c), span_of(a->reply),
+	rp_queue_put_process(c->nodes[a->node].qs, token, span_of(a->reply),
 		(uint16_t)strlen(a->tail), &p, payload, c->now_ns);
+}
+
+static void ask_close_again(struct cluster *c, struct ask *a)
+{
+	const struct answer *x = answer_of(c, a->close_token);
+
+	if (!x->done || c->now_ns < a->again_ns)
+		return;
+	a->closes = false;
+	if (x->status != RP_Q_OK && c->now_ns < a->started_ns + a->left_us * RP_NS_PER_US + 2 * SEC)
+		ask_close(c, a);
 }
 
 static void ask_run(struct cluster *c, struct ask *a)
 {
 	const struct answer *x = answer_of(c, a->put ? a->token : a->open_token);
 
-	if (a->done || !x->done || c->nodes[a->node].dead || c->nodes[a->node].boot != a->boot)
+	if (c->nodes[a->node].dead || c->nodes[a->node].boot != a->boot)
+		return;
+	if (a->closes)
+		ask_close_again(c, a);
+	if (a->done || !x->done)
 		return;
 	if (!a->put && x->status == RP_Q_OK) {
 		ask_put(c, a);

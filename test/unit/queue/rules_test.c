@@ -219,6 +219,30 @@ static void test_limits_change(void **state)
 	cluster_free(c);
 }
 
+/* What became of a queue's way to other nodes is in its own counters. */
+static void test_ways(void **state)
+{
+	struct cluster *c = cluster_new(2, 1, NULL);
+	struct rp_queue_counters k;
+
+	put(c, 0, Q, "t", 1);
+	settle(c);
+	for (unsigned i = 0; i <= RP_QUEUE_WAY_NO_STREAM; i++) {
+		for (unsigned n = 0; n <= i; n++)
+			rp_queue_on_way(c->nodes[0].qs, span_of(Q), (enum rp_queue_way)i);
+		rp_queue_on_way(c->nodes[0].qs, span_of("unknown"), (enum rp_queue_way)i);
+	}
+	k = info_of(c, 0, Q).counters;
+	assert_int_equal(k.streams_opened, 1 + RP_QUEUE_WAY_OPENED);
+	assert_int_equal(k.stream_idle_closes, 1 + RP_QUEUE_WAY_IDLE);
+	assert_int_equal(k.sent_unary, 1 + RP_QUEUE_WAY_UNARY);
+	assert_int_equal(k.fallbacks_link_down, 1 + RP_QUEUE_WAY_LINK_DOWN);
+	assert_int_equal(k.fallbacks_stall, 1 + RP_QUEUE_WAY_STALLED);
+	assert_int_equal(k.fallbacks_refused, 1 + RP_QUEUE_WAY_REFUSED);
+	assert_int_equal(k.fallbacks_no_stream, 1 + RP_QUEUE_WAY_NO_STREAM);
+	cluster_free(c);
+}
+
 static void test_choice_is_fair(void **state)
 {
 	struct cluster *c = cluster_new(2, 1, NULL);
@@ -694,6 +718,7 @@ int main(void)
 		cmocka_unit_test(test_few_buffers),
 		cmocka_unit_test(test_limits_change),
 		cmocka_unit_test(test_choice_is_fair),
+		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_reject),
