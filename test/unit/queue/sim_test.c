@@ -357,8 +357,12 @@ static void test_everything_happened(void **state)
 		RP_QUEUE_COUNTER_ends_unheard, RP_QUEUE_COUNTER_session_words,
 		RP_QUEUE_COUNTER_refused_exists, RP_QUEUE_COUNTER_refused_deadline,
 		/* Nobody stays for 30 s here, and nothing is kept from a node: see apart_test.c. */
-		RP_QUEUE_COUNTER_pins, RP_QUEUE_COUNTER_kept_apart,
-		RP_QUEUE_COUNTER_zones_disagree};
+		RP_QUEUE_COUNTER_pins, RP_QUEUE_COUNTER_kept_apart, RP_QUEUE_COUNTER_zones_disagree,
+		/* The network here has no streams: see rules_test.c. */
+		RP_QUEUE_COUNTER_streams_opened, RP_QUEUE_COUNTER_stream_idle_closes,
+		RP_QUEUE_COUNTER_sent_unary, RP_QUEUE_COUNTER_fallbacks_link_down,
+		RP_QUEUE_COUNTER_fallbacks_stall, RP_QUEUE_COUNTER_fallbacks_refused,
+		RP_QUEUE_COUNTER_fallbacks_no_stream};
 
 	if (seed_count < 6)
 		return;
