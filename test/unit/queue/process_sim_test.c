@@ -48,6 +48,7 @@ struct run_ask {
 	unsigned seen, ends;
 	uint64_t end, end_ns;
 	uint64_t shown_idx[SHOWN_LAST], shown_ns[SHOWN_LAST]; /**< the last events */
+	bool shown_untold[SHOWN_LAST], end_untold; /**< its node died just after it showed that */
 	unsigned shown_count;
 	uint64_t fell_ns; /**< the node of its requester died; 0: not while it lived */
 	bool unwatched;	  /**< its reply queue's dispatcher died: only the request's own tells */
@@ -239,14 +240,11 @@ static void work(struct run *r, struct worker *w)
 /* It was shown in the last moments of its requester's node, or how it ended was. */
 static bool is_shown_again(const struct run_ask *x, const struct event *e)
 {
-	if (!x->fell_ns)
-		return false;
 	for (unsigned i = 0; i < RP_MIN(x->shown_count, SHOWN_LAST); i++) {
-		if (x->shown_idx[i] == e->idx && x->shown_ns[i] + LAST_MOMENTS > x->fell_ns)
+		if (x->shown_idx[i] == e->idx && x->shown_untold[i])
 			return true;
 	}
-	return e->process.kind == RP_PROCESS_END && x->ends == 1 && x->end_ns <= x->fell_ns &&
-	       x->end_ns + LAST_MOMENTS > x->fell_ns;
+	return e->process.kind == RP_PROCESS_END && x->ends == 1 && x->end_untold;
 }
 
 static void look_at_answer(struct run *r, const struct event *e)
@@ -266,6 +264,7 @@ static void look_at_answer(struct run *r, const struct event *e)
 	if (x->ends > 0)
 		fail_msg("request %s: an event behind its end", e->tail);
 	x->shown_idx[x->shown_count % SHOWN_LAST] = e->idx;
+	x->shown_untold[x->shown_count % SHOWN_LAST] = false;
 	x->shown_ns[x->shown_count++ % SHOWN_LAST] = e->at_ns;
 	if (e->process.kind == RP_PROCESS_END) {
 		x->ends++;
@@ -374,8 +373,12 @@ static void node_dies(struct run *r, unsigned node)
 		struct run_ask *x = &r->asks[i];
 		unsigned q = x->requester;
 
-		if (r->requesters[q]->node == node)
+		if (r->requesters[q]->node == node) {
 			x->fell_ns = r->c->now_ns;
+			x->end_untold |= x->ends > 0 && x->end_ns + LAST_MOMENTS > r->c->now_ns;
+			for (unsigned k = 0; k < RP_MIN(x->shown_count, SHOWN_LAST); k++)
+				x->shown_untold[k] |= x->shown_ns[k] + LAST_MOMENTS > r->c->now_ns;
+		}
 		/* What tells how it ended, or that nobody does, is there. */
 		if (r->c->now_ns - r->answers_ns[node] < HANDED_OVER)
 			x->unwatched = true;
