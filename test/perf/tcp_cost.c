@@ -241,7 +241,8 @@ static void rest(uint64_t ns)
 	}
 }
 
-/* As between appliances. */
+/* As between appliances, in steps: on a clock that goes on while others run, a timeout of
+ * milliseconds would come from them. */
 static const struct rp_conn_options options = {
 	.rto_min_ns = 5 * RP_NS_PER_MS,
 	.ack_delay_max_ns = RP_NS_PER_MS,
@@ -252,7 +253,7 @@ static void dial(struct end *e, uint32_t index, uint64_t now_ns)
 	const struct rp_endpoint peer = {.family = 4, .port = SERVER_PORT, .addr = {10, 0, 0, 2}};
 	struct rp_transport *t = rp_tcp_transport(e->stack);
 
-	e->conns[index] = t->ops->dial(t, &peer, &options, &events, e, now_ns);
+	e->conns[index] = t->ops->dial(t, &peer, step_ticks ? &options : NULL, &events, e, now_ns);
 	if (!e->conns[index])
 		die("cannot dial");
 }
@@ -503,7 +504,7 @@ static void make_ends(void)
 		make_end(i, now());
 	}
 	t = rp_tcp_transport(ends[1].stack);
-	if (t->ops->listen(t, SERVER_PORT, &options, on_accept, &ends[1]) != 0)
+	if (t->ops->listen(t, SERVER_PORT, step_ticks ? &options : NULL, on_accept, &ends[1]) != 0)
 		die("cannot listen");
 }
 
