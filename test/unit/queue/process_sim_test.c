@@ -49,6 +49,7 @@ struct run_ask {
 	uint64_t end, end_ns;
 	uint64_t shown_idx[SHOWN_LAST], shown_ns[SHOWN_LAST]; /**< the last events */
 	bool shown_untold[SHOWN_LAST], end_untold; /**< its node died just after it showed that */
+	unsigned shown_node[SHOWN_LAST], end_node;
 	unsigned shown_count;
 	uint64_t fell_ns; /**< the node of its requester died; 0: not while it lived */
 	bool unwatched;	  /**< its reply queue's dispatcher died: only the request's own tells */
@@ -265,11 +266,13 @@ static void look_at_answer(struct run *r, const struct event *e)
 		fail_msg("request %s: an event behind its end", e->tail);
 	x->shown_idx[x->shown_count % SHOWN_LAST] = e->idx;
 	x->shown_untold[x->shown_count % SHOWN_LAST] = false;
+	x->shown_node[x->shown_count % SHOWN_LAST] = r->requesters[x->requester]->node;
 	x->shown_ns[x->shown_count++ % SHOWN_LAST] = e->at_ns;
 	if (e->process.kind == RP_PROCESS_END) {
 		x->ends++;
 		x->end = e->value;
 		x->end_ns = e->at_ns;
+		x->end_node = r->requesters[x->requester]->node;
 	}
 	if (e->value >= FAILED_BASE)
 		return;
@@ -373,12 +376,14 @@ static void node_dies(struct run *r, unsigned node)
 		struct run_ask *x = &r->asks[i];
 		unsigned q = x->requester;
 
-		if (r->requesters[q]->node == node) {
+		if (r->requesters[q]->node == node)
 			x->fell_ns = r->c->now_ns;
-			x->end_untold |= x->ends > 0 && x->end_ns + LAST_MOMENTS > r->c->now_ns;
-			for (unsigned k = 0; k < RP_MIN(x->shown_count, SHOWN_LAST); k++)
-				x->shown_untold[k] |= x->shown_ns[k] + LAST_MOMENTS > r->c->now_ns;
-		}
+		/* Wherever its requester is by now. */
+		x->end_untold |= x->ends > 0 && x->end_node == node &&
+				 x->end_ns + LAST_MOMENTS > r->c->now_ns;
+		for (unsigned k = 0; k < RP_MIN(x->shown_count, SHOWN_LAST); k++)
+			x->shown_untold[k] |= x->shown_node[k] == node &&
+					      x->shown_ns[k] + LAST_MOMENTS > r->c->now_ns;
 		/* What tells how it ended, or that nobody does, is there. */
 		if (r->c->now_ns - r->answers_ns[node] < HANDED_OVER)
 			x->unwatched = true;
