@@ -6,6 +6,7 @@ Each sends frames of one kind for SECONDS (1) as fast as they are taken. Meanwhi
 of its calls fails or waits long. What the node holds for such a client is bounded, and given back.
 """
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import select
 import socket
@@ -260,6 +261,9 @@ def main():
     os.environ.pop("MALLOC_PERTURB_", None)
     if not os.path.isdir(sys.argv[1]):
         sys.exit("no such folder")
+    # Forked before gRPC has threads: a fork beside them may find a lock taken for ever.
+    processes = multiprocessing.get_context("forkserver")
+    multiprocessing.forkserver.ensure_running()
     server = ringpost(os.path.abspath(sys.argv[1]))
     with open(os.path.join(sys.argv[1], "ringpostd", "ringpostd"), "rb") as f:
         call_s, held_mib = (CALL_ASAN_S, HELD_ASAN_MIB) if b"__asan_init" in f.read() else (CALL_S, HELD_MIB)
@@ -273,10 +277,10 @@ def main():
         channel.close()
         for kind in FLOODS:
             before = settle(server)
-            sent = multiprocessing.Value("Q", 0, lock=False)
+            sent = processes.Value("Q", 0, lock=False)
 
             def action(kind=kind, sent=sent):
-                p = multiprocessing.Process(target=flood, args=(kind, server.port, seconds, sent))
+                p = processes.Process(target=flood, args=(kind, server.port, seconds, sent))
                 p.start()
                 return p
 
