@@ -10,6 +10,8 @@
 #define DRAIN_NS (2 * RP_NS_PER_S)
 /** Calls begun in one turn. */
 #define TURN_MAX 64u
+/** A connection that was refused is dialled again after so long, while the run has not begun. */
+#define AGAIN_NS (20 * RP_NS_PER_MS)
 
 void calls_fail(struct calls *c, const char *reason)
 {
@@ -25,11 +27,28 @@ static void on_state(struct rp_grpc_channel *channel, enum rp_grpc_channel_state
 	const char *reason, void *ctx)
 {
 	struct calls *c = ctx;
+	unsigned i = 0;
 
-	if (state == RP_GRPC_CHANNEL_READY)
+	while (i < c->channel_count && c->channels[i] != channel)
+		i++;
+	if (state == RP_GRPC_CHANNEL_READY) {
 		c->ready_count++;
-	else if (state == RP_GRPC_CHANNEL_LOST)
-		calls_fail(c, reason);
+		c->ready[i] = true;
+	} else if (state == RP_GRPC_CHANNEL_LOST) {
+		/* The other end may be still to come. */
+		if (!c->started && !c->ready[i])
+			c->again_ns = rp_loop_clock_ns() + AGAIN_NS;
+		else
+			calls_fail(c, reason);
+	}
+}
+
+static void dial_again(struct calls *c)
+{
+	c->again_ns = 0;
+	for (unsigned i = 0; i < c->channel_count; i++)
+		if (!c->ready[i] && rp_grpc_channel_connect(c->channels[i]) != 0)
+			calls_fail(c, strerror(errno));
 }
 
 void calls_slot_end(struct calls_slot *s, const char *reason)
@@ -91,8 +110,9 @@ int calls_begin(struct perf_run *r, const struct calls_ops *ops)
 		.slot_count = o->connections * window,
 		.buffer = malloc(CALLS_REQUEST_MAX)};
 	c->channels = calloc(c->channel_count, sizeof(struct rp_grpc_channel *));
+	c->ready = calloc(c->channel_count, sizeof(*c->ready));
 	c->slots = calloc(c->slot_count, sizeof(*c->slots));
-	if (!c->loop || !c->channels || !c->slots || !c->buffer) {
+	if (!c->loop || !c->channels || !c->ready || !c->slots || !c->buffer) {
 		r->why = "no memory or descriptors";
 		return -ENOMEM;
 	}
@@ -155,6 +175,8 @@ bool calls_turn(struct perf_run *r, uint64_t now_ns)
 	if (!c->started) {
 		if (now_ns - r->begun_ns > r->options->connect_ns)
 			calls_fail(c, "the server does not answer");
+		if (c->again_ns && rp_loop_clock_ns() >= c->again_ns)
+			dial_again(c);
 		c->started =
 			c->ready_count == c->channel_count && (!c->ops->ready || c->ops->ready(c));
 		if (c->started)
@@ -189,6 +211,7 @@ void calls_end(struct perf_run *r, uint64_t now_ns)
 		rp_grpc_channel_destroy(c->channels[i]);
 	rp_loop_destroy(c->loop);
 	free(c->channels);
+	free(c->ready);
 	free(c->slots);
 	free(c->buffer);
 	free(c->mode);

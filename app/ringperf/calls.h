@@ -42,6 +42,8 @@ struct calls {
 	uint64_t sent;
 	uint64_t planned_ns; /**< of the call that a request is made for */
 	struct rp_grpc_channel **channels;
+	bool *ready;	   /**< of each channel: it was */
+	uint64_t again_ns; /**< what was refused is dialled again then; 0: nothing was */
 	struct calls_slot *slots;
 	uint8_t *buffer; /**< of the mode: CALLS_REQUEST_MAX */
 	void *mode;
