@@ -262,14 +262,27 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 	return idx;
 }
 
+/* A former dispatcher had taken it, could not say so, and has handed it over to this node. */
+static bool came_back(struct rp_queues *qs, const struct message *m)
+{
+	const struct producer *p;
+
+	if (m->answered || m->sends == 0)
+		return false;
+	p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
+	return p && m->origin_seq + DEDUPE_WINDOW > p->high && producer_has(p, m->origin_seq);
+}
+
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
-	bool answered = m->answered, consumed = false;
+	bool answered = m->answered, consumed = came_back(qs, m);
 	uint64_t token = m->token;
 
 	unsent_take(m);
-	if (!answered)
+	if (consumed)
+		COUNT(qs, m->q, forwards_duplicate);
+	else if (!answered)
 		answer.status = forward_admit(qs, m, &consumed, now_ns);
 	m->answered = true;
 	if (consumed)
@@ -540,6 +553,28 @@ static bool is_too_large(const struct rp_queues *qs, const struct rte_mbuf *payl
 	       qs->config.message_bytes_max + (letter ? RP_LETTER_HEAD_BYTES_MAX : 0);
 }
 
+/* Indexed here, and on its way to the dispatcher after this one, which has not said that it took
+ * it. */
+static bool list_hands(const struct rp_list *list, uint64_t node, uint64_t boot, uint64_t seq)
+{
+	const struct rp_list *n;
+
+	rp_list_foreach (n, list) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		if (m->handed && m->origin_seq == seq && m->origin_node == node &&
+			m->origin_boot == boot)
+			return true;
+	}
+	return false;
+}
+
+static bool queue_hands(const struct queue *q, uint64_t node, uint64_t boot, uint64_t seq)
+{
+	return q->handing > 0 &&
+	       (list_hands(&q->unsent, node, boot, seq) || list_hands(&q->sent, node, boot, seq));
+}
+
 /*
  * What a dispatcher hands over is recognised by its own sequence, which comes in order. The
  * producer's identity counts besides, but only while it is inside of the window: the producer
@@ -552,7 +587,9 @@ static bool forward_is_repeated(
 	const struct producer *handed;
 
 	if (m->token == 0)
-		return producer_has(p, m->producer_seq);
+		return producer_has(p, m->producer_seq) ||
+		       ((m->flags & RP_QMSG_REPEAT) &&
+			       queue_hands(q, m->producer_node, m->producer_boot, m->producer_seq));
 	if (m->idx && message_find(qs, q, m->idx, m->alloc_node))
 		return true;
 	handed = producer_find(qs, q, from, handed_boot(m));

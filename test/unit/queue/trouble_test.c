@@ -548,6 +548,39 @@ static void test_goes_on_as_its_node_starts_anew(void **state)
 	cluster_free(c);
 }
 
+/*
+ * A dispatcher took a message and could not say so. It is on its way to the next one, which is the
+ * producer's own node, when the producer asks what became of it.
+ */
+static void test_repeated_while_handed_over(void **state)
+{
+	for (unsigned seed = 1; seed <= 20; seed++) {
+		struct cluster *c = cluster_new(3, seed, NULL);
+		struct client *next;
+		char text[64];
+		unsigned t;
+
+		open_consumer(c, 1, Q, 9, 0, ";match=none");
+		settle(c);
+		t = put(c, 0, Q, "t", 1);
+		for (unsigned i = 0; i < 1000 && info_of(c, 1, Q).depth == 0; i++)
+			cluster_run(c, 10 * RP_NS_PER_US);
+		assert_int_equal(info_of(c, 1, Q).depth, 1);
+		cluster_silence(c, 0, 1, true);
+		snprintf(text, sizeof(text), "101;epoch=%u", info_of(c, 1, Q).epoch + 1);
+		publish_record(c, Q, text);
+		cluster_run(c, MS);
+		cluster_silence(c, 0, 1, false);
+		settle(c);
+		assert_int_equal(answer_of(c, t)->status, RP_Q_OK);
+		next = open_consumer(c, 0, Q, 3, 0, NULL);
+		settle(c);
+		assert_int_equal(next->event_count, 1);
+		assert_int_equal(info_of(c, 0, Q).depth + info_of(c, 1, Q).depth, 1);
+		cluster_free(c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -569,6 +602,7 @@ int main(void)
 		cmocka_unit_test(test_goes_on_as_its_node_is_lost),
 		cmocka_unit_test(test_goes_on_as_its_node_starts_anew),
 		cmocka_unit_test(test_leaves_no_record),
+		cmocka_unit_test(test_repeated_while_handed_over),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
