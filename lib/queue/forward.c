@@ -250,8 +250,7 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 
 	m->idx = m->was_idx;
 	m->alloc_node = m->was_alloc;
-	if (!is_self(qs, m->origin_node))
-		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
+	producer_again(qs, m);
 	message_unhand(qs, m, true);
 	message_indexed(qs, m, now_ns);
 	trace_indexed(qs, m, now_ns);
@@ -262,21 +261,10 @@ static uint64_t forward_index_again(struct rp_queues *qs, struct message *m, uin
 	return idx;
 }
 
-/* A former dispatcher had taken it, could not say so, and has handed it over to this node. */
-static bool came_back(struct rp_queues *qs, const struct message *m)
-{
-	const struct producer *p;
-
-	if (m->answered || m->sends == 0)
-		return false;
-	p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
-	return p && m->origin_seq + DEDUPE_WINDOW > p->high && producer_has(p, m->origin_seq);
-}
-
 static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t now_ns)
 {
 	struct rp_queue_answer answer = {.status = RP_Q_OK};
-	bool answered = m->answered, consumed = came_back(qs, m);
+	bool answered = m->answered, consumed = producer_came_back(qs, m);
 	uint64_t token = m->token;
 
 	unsent_take(m);
@@ -285,16 +273,18 @@ static void forward_index_here(struct rp_queues *qs, struct message *m, uint64_t
 	else if (!answered)
 		answer.status = forward_admit(qs, m, &consumed, now_ns);
 	m->answered = true;
-	if (consumed)
+	if (consumed) {
 		message_free(qs, m);
-	else if (m->binding)
+	} else if (m->binding) {
+		producer_again(qs, m);
 		forward_index_bound(qs, m, now_ns);
-	else if (m->handed)
+	} else if (m->handed) {
 		answer.idx = forward_index_again(qs, m, now_ns);
-	else if (answer.status == RP_Q_OK)
+	} else if (answer.status == RP_Q_OK) {
 		answer.idx = dispatch_index(qs, m, now_ns);
-	else
+	} else {
 		message_free(qs, m);
+	}
 	if (answer.status == RP_Q_DUPLICATE)
 		answer.status = RP_Q_OK;
 	if (!answered)
@@ -553,28 +543,6 @@ static bool is_too_large(const struct rp_queues *qs, const struct rte_mbuf *payl
 	       qs->config.message_bytes_max + (letter ? RP_LETTER_HEAD_BYTES_MAX : 0);
 }
 
-/* Indexed here, and on its way to the dispatcher after this one, which has not said that it took
- * it. */
-static bool list_hands(const struct rp_list *list, uint64_t node, uint64_t boot, uint64_t seq)
-{
-	const struct rp_list *n;
-
-	rp_list_foreach (n, list) {
-		const struct message *m = rp_list_entry(n, struct message, link);
-
-		if (m->handed && m->origin_seq == seq && m->origin_node == node &&
-			m->origin_boot == boot)
-			return true;
-	}
-	return false;
-}
-
-static bool queue_hands(const struct queue *q, uint64_t node, uint64_t boot, uint64_t seq)
-{
-	return q->handing > 0 &&
-	       (list_hands(&q->unsent, node, boot, seq) || list_hands(&q->sent, node, boot, seq));
-}
-
 /*
  * What a dispatcher hands over is recognised by its own sequence, which comes in order. The
  * producer's identity counts besides, but only while it is inside of the window: the producer
@@ -588,8 +556,8 @@ static bool forward_is_repeated(
 
 	if (m->token == 0)
 		return producer_has(p, m->producer_seq) ||
-		       ((m->flags & RP_QMSG_REPEAT) &&
-			       queue_hands(q, m->producer_node, m->producer_boot, m->producer_seq));
+		       ((m->flags & RP_QMSG_REPEAT) && producer_leaves(q, m->producer_node,
+							       m->producer_boot, m->producer_seq));
 	if (m->idx && message_find(qs, q, m->idx, m->alloc_node))
 		return true;
 	handed = producer_find(qs, q, from, handed_boot(m));

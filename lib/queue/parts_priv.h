@@ -160,6 +160,12 @@ bool producer_has(const struct producer *p, uint64_t seq);
 void producer_add(struct producer *p, uint64_t seq);
 /** It leaves: should it come back, handed over from where it goes now, it is not a repetition. */
 void producer_forget(struct rp_queues *qs, const struct message *m);
+/** It was to leave, was forgotten, and stays: its producer may repeat it still. */
+void producer_again(struct rp_queues *qs, const struct message *m);
+/** Whether what has that identity was indexed here, and is on its way to who dispatches next. */
+bool producer_leaves(const struct queue *q, uint64_t node, uint64_t boot, uint64_t seq);
+/** A former dispatcher had taken it, could not say so, and has handed it over to this node. */
+bool producer_came_back(struct rp_queues *qs, const struct message *m);
 
 /* lanes.c */
 

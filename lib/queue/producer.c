@@ -99,3 +99,39 @@ void producer_forget(struct rp_queues *qs, const struct message *m)
 	if (p && m->origin_seq <= p->high && p->high - m->origin_seq < DEDUPE_WINDOW)
 		p->seen[m->origin_seq % DEDUPE_WINDOW / 64] &= ~(1ull << (m->origin_seq % 64));
 }
+
+void producer_again(struct rp_queues *qs, const struct message *m)
+{
+	if (!is_self(qs, m->origin_node))
+		producer_add(producer_get(qs, m->q, m->origin_node, m->origin_boot), m->origin_seq);
+}
+
+static bool list_hands(const struct rp_list *list, uint64_t node, uint64_t boot, uint64_t seq)
+{
+	const struct rp_list *n;
+
+	rp_list_foreach (n, list) {
+		const struct message *m = rp_list_entry(n, struct message, link);
+
+		if (m->handed && m->origin_seq == seq && m->origin_node == node &&
+			m->origin_boot == boot)
+			return true;
+	}
+	return false;
+}
+
+bool producer_leaves(const struct queue *q, uint64_t node, uint64_t boot, uint64_t seq)
+{
+	return q->handing > 0 &&
+	       (list_hands(&q->unsent, node, boot, seq) || list_hands(&q->sent, node, boot, seq));
+}
+
+bool producer_came_back(struct rp_queues *qs, const struct message *m)
+{
+	const struct producer *p;
+
+	if (m->answered || m->sends == 0)
+		return false;
+	p = producer_find(qs, m->q, m->origin_node, m->origin_boot);
+	return p && m->origin_seq + DEDUPE_WINDOW > p->high && producer_has(p, m->origin_seq);
+}

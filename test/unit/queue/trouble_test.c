@@ -581,6 +581,44 @@ static void test_repeated_while_handed_over(void **state)
 	}
 }
 
+/* Likewise of one bound to a consumer, where the queue comes back before it was handed over. */
+static void test_repeated_when_it_stayed(void **state)
+{
+	for (unsigned seed = 1; seed <= 20; seed++) {
+		struct cluster *c = cluster_new(3, seed, NULL);
+		struct client *holder;
+		char text[64];
+		uint32_t epoch;
+		unsigned t;
+
+		open_consumer(c, 1, Q, 9, 0, ";match=none");
+		settle(c);
+		holder = open_consumer(c, 0, Q, 1, 0, NULL);
+		settle(c);
+		assert_true(info_of(c, 1, Q).dispatching);
+		t = put(c, 0, Q, "t", 1);
+		for (unsigned i = 0; i < 1000 && info_of(c, 1, Q).depth == 0; i++)
+			cluster_run(c, 10 * RP_NS_PER_US);
+		assert_int_equal(info_of(c, 1, Q).in_flight, 1);
+		assert_false(answer_of(c, t)->done);
+		cluster_silence(c, 0, 1, true);
+		cluster_silence(c, 1, 2, true);
+		epoch = info_of(c, 1, Q).epoch;
+		for (unsigned i = 1; i <= 2; i++) {
+			snprintf(text, sizeof(text), "%u;epoch=%u", i == 1 ? 103 : 102, epoch + i);
+			publish_record(c, Q, text);
+			cluster_run(c, MS);
+		}
+		cluster_silence(c, 0, 1, false);
+		cluster_silence(c, 1, 2, false);
+		settle(c);
+		assert_int_equal(answer_of(c, t)->status, RP_Q_OK);
+		assert_int_equal(holder->event_count, 1);
+		assert_int_equal(info_of(c, 1, Q).depth + info_of(c, 2, Q).depth, 1);
+		cluster_free(c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -603,6 +641,7 @@ int main(void)
 		cmocka_unit_test(test_goes_on_as_its_node_starts_anew),
 		cmocka_unit_test(test_leaves_no_record),
 		cmocka_unit_test(test_repeated_while_handed_over),
+		cmocka_unit_test(test_repeated_when_it_stayed),
 	};
 
 	return cmocka_run_group_tests(tests, cluster_group_setup, NULL);
