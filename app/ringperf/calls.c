@@ -10,8 +10,6 @@
 #define DRAIN_NS (2 * RP_NS_PER_S)
 /** Calls begun in one turn. */
 #define TURN_MAX 64u
-/** A connection that was refused is dialled again after so long, while the run has not begun. */
-#define AGAIN_NS (20 * RP_NS_PER_MS)
 
 void calls_fail(struct calls *c, const char *reason)
 {
@@ -37,7 +35,7 @@ static void on_state(struct rp_grpc_channel *channel, enum rp_grpc_channel_state
 	} else if (state == RP_GRPC_CHANNEL_LOST) {
 		/* The other end may be still to come. */
 		if (!c->started && !c->ready[i])
-			c->again_ns = rp_loop_clock_ns() + AGAIN_NS;
+			c->again_ns = rp_loop_clock_ns() + PERF_DIAL_AGAIN_NS;
 		else
 			calls_fail(c, reason);
 	}

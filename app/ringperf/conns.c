@@ -7,8 +7,6 @@
 
 #include "conns.h"
 
-/** A connection that was refused is dialled again after so long, while the run has not begun. */
-#define DIAL_AGAIN_NS (100 * RP_NS_PER_MS)
 /** For what is open when the time of the run is over. */
 #define DRAIN_NS (500 * RP_NS_PER_MS)
 #define SERVER_PLACES 16384u
@@ -214,7 +212,7 @@ bool conns_ready(struct conns *cs, uint64_t now_ns)
 	for (unsigned i = 0; i < cs->count && dialled < 64 && !cs->run->finished; i++) {
 		struct conns_conn *c = &cs->all[i];
 
-		if (c->c || (c->begun_ns > 0 && now_ns - c->begun_ns < DIAL_AGAIN_NS))
+		if (c->c || (c->begun_ns > 0 && now_ns - c->begun_ns < PERF_DIAL_AGAIN_NS))
 			continue;
 		dialled++;
 		if (!conns_dial(c, now_ns))

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <base/fnv.h>
+
 #include "end.h"
 #include "result.h"
 
@@ -75,7 +77,6 @@ static const char *queue_name(char name[32], uint32_t n)
 static uint64_t clock_name(void)
 {
 	char text[128] = "";
-	uint64_t h = 0xcbf29ce484222325ull;
 	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
 	ssize_t n = f && fgets(text, 64, f) ? (ssize_t)strlen(text) : 0, m = 0;
 
@@ -85,9 +86,7 @@ static uint64_t clock_name(void)
 		m = readlink("/proc/self/ns/time", text + n, sizeof(text) - (size_t)n);
 	if (n == 0)
 		return 0;
-	for (ssize_t i = 0; i < n + RP_MAX(m, 0); i++)
-		h = (h ^ (uint8_t)text[i]) * 0x100000001b3ull;
-	return h | 1;
+	return rp_fnv1a(RP_FNV1A_BASIS, text, (size_t)(n + RP_MAX(m, 0))) | 1;
 }
 
 /* ---- the server ---- */

@@ -7,9 +7,6 @@
 
 #include "worker.h"
 
-/** An attempt to connect that failed is made again after so long. */
-#define DIAL_AGAIN_NS (100 * RP_NS_PER_MS)
-
 /** Of many connections so many are opened at once. */
 #define LANES_OPENING 64u
 /** Over many connections no more than so many segments wait or are in flight: more would be as much
@@ -243,7 +240,7 @@ static void dial(struct stream *st, uint64_t now_ns)
 	struct perf_worker *w = st->worker;
 	struct rp_endpoint peer = {.family = 4, .port = w->options->tcp_port};
 
-	if (st->dialled_ns > 0 && now_ns - st->dialled_ns < DIAL_AGAIN_NS)
+	if (st->dialled_ns > 0 && now_ns - st->dialled_ns < PERF_DIAL_AGAIN_NS)
 		return;
 	if (st->dialled_ns == 0)
 		st->give_up_ns = now_ns + w->options->connect_ns;

@@ -16,6 +16,9 @@
 
 #include "session.h"
 
+/** A connection that was refused is dialled again after so long, while the run has not begun. */
+#define PERF_DIAL_AGAIN_NS (100 * RP_NS_PER_MS)
+
 struct conns;
 
 struct perf_worker {

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <base/fnv.h>
+
 #define BOLT_MAGIC 0xED0CDAEDu
 #define BOLT_VERSION 2u
 #define BOLT_PAGE_HEADER 16u /* id u64, flags u16, count u16, overflow u32 */
@@ -23,9 +25,5 @@
 /* FNV-1a of the meta before its checksum. */
 static inline uint64_t bolt_checksum(const uint8_t *meta)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (unsigned i = 0; i < BOLT_META_BYTES - 8; i++)
-		h = (h ^ meta[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(RP_FNV1A_BASIS, meta, BOLT_META_BYTES - 8);
 }

@@ -13,16 +13,9 @@
 
 #include <base/assert.h>
 #include <ctl/ctl_bus_priv.h>
+#include <ctl/ctl_route_priv.h>
 #include <ctl/embed.h>
 #include <route/key.h>
-
-#define HOPS_MAX 2
-
-struct bus_place {
-	Ringpost__V1__RoutePlace p;
-	Ringpost__V1__RouteHop hops[HOPS_MAX], *list[HOPS_MAX];
-	char name[128];
-};
 
 /** A call that waits for the length of the queue. */
 struct bus_route {
@@ -30,78 +23,61 @@ struct bus_route {
 	struct rp_ctl *ctl;
 	struct rp_grpc_call *call; /**< NULL: it has gone */
 	char queue[RP_NAME_BYTES_MAX + 1];
-	unsigned count;
-	struct bus_place places[RP_PEERS_MAX];
 };
 
-static void hop_add(struct bus_place *x, const char *step, uint64_t node, const char *way)
+/** The nodes that its consumers' records name. */
+struct places {
+	struct rp_ctl *ctl;
+	const char *way; /**< to the storage */
+	struct ctl_place *items;
+	Ringpost__V1__RoutePlace *list[RP_PEERS_MAX];
+	uint32_t count;
+};
+
+static Ringpost__V1__RoutePlace *place_of(struct places *places, uint64_t node)
 {
-	Ringpost__V1__RouteHop *h = &x->hops[x->p.n_hops];
+	uint64_t self = places->ctl->config.self.node;
+	Ringpost__V1__RoutePlace *p;
 
-	ringpost__v1__route_hop__init(h);
-	h->step = (char *)step;
-	h->from = h->to = node;
-	h->way = (char *)way;
-	x->list[x->p.n_hops++] = h;
-}
-
-static struct bus_place *place_of(struct bus_route *r, uint64_t node, const char *way)
-{
-	struct rp_ctl *ctl = r->ctl;
-	struct bus_place *x;
-
-	for (unsigned i = 0; i < r->count; i++)
-		if (r->places[i].p.node == node)
-			return &r->places[i];
-	if (r->count == RP_PEERS_MAX)
+	for (uint32_t i = 0; i < places->count; i++)
+		if (places->list[i]->node == node)
+			return places->list[i];
+	if (places->count == RP_PEERS_MAX)
 		return NULL;
-	x = &r->places[r->count++];
-	ringpost__v1__route_place__init(&x->p);
-	ctl_node_name(ctl, node, x->name, sizeof(x->name));
-	x->p.node = node;
-	x->p.name = x->name;
-	x->p.state =
-		(char *)rp_repl_state_name(rp_repl_state_of(rp_control_repl(ctl->control), node));
-	x->p.hops = x->list;
-	hop_add(x, "put", ctl->config.self.node, way);
-	hop_add(x, "take", node, way);
-	return x;
+	p = ctl_place_init(places->ctl, places->items, places->count, node);
+	ctl_place_hop(p, "put", self, self, places->way);
+	ctl_place_hop(p, "take", node, node, places->way);
+	places->list[places->count++] = p;
+	return p;
 }
-
-struct records {
-	struct bus_route *r;
-	const char *way;
-};
 
 static bool take_record(void *ctx, const struct rp_kv_version *v)
 {
-	struct records *records = ctx;
 	struct rp_span key = rp_kv_version_key(v), value = rp_kv_version_value(v);
 	struct rp_consumer_record c;
-	struct bus_place *x = NULL;
+	Ringpost__V1__RoutePlace *p = NULL;
 	struct rp_route_key k;
 
 	rp_route_key_parse(&k, key.data, key.length);
 	/* Without a node it is a client's, whose watch is still to come. */
 	if (k.kind == RP_KEY_CONSUMER && rp_route_consumer_parse(&c, value.data, value.length) == 0)
-		x = place_of(records->r, c.node, records->way);
-	if (x)
-		x->p.consumers++;
+		p = place_of(ctx, c.node);
+	if (p)
+		p->consumers++;
 	return true;
 }
 
-static void places_find(struct bus_route *r, const char *way)
+static void places_find(struct places *places, const char *queue)
 {
-	struct records records = {.r = r, .way = way};
 	uint8_t key[3 + RP_NAME_BYTES_MAX + 3], end[sizeof(key)];
-	int n = snprintf((char *)key, sizeof(key), "/q/%s/c/", r->queue);
+	int n = snprintf((char *)key, sizeof(key), "/q/%s/c/", queue);
 
 	if (n >= (int)sizeof(key))
 		return;
 	memcpy(end, key, (size_t)n);
 	end[n - 1]++;
-	rp_ctl_range(r->ctl, (struct rp_span){key, (size_t)n}, (struct rp_span){end, (size_t)n}, 0,
-		take_record, &records);
+	rp_ctl_range(places->ctl, (struct rp_span){key, (size_t)n},
+		(struct rp_span){end, (size_t)n}, 0, take_record, places);
 }
 
 /* What its consumers here hold, of what this node took. */
@@ -125,19 +101,20 @@ static uint32_t in_flight(const struct bus_route *r)
 static void reply(struct bus_route *r, uint64_t waiting)
 {
 	Ringpost__V1__RouteReply m = RINGPOST__V1__ROUTE_REPLY__INIT;
-	Ringpost__V1__RoutePlace **places = calloc(RP_PEERS_MAX, sizeof(*places));
+	struct places places = {.ctl = r->ctl, .items = ctl_places_new()};
 	uint64_t self = r->ctl->config.self.node;
 	struct rp_store_state state;
 
-	RP_ASSERT(places != NULL);
 	rp_store_state_get(r->ctl->bus->store, &state);
-	places_find(r, state.connected ? "bus" : "none");
-	for (unsigned i = 0; i < r->count; i++) {
-		places[i] = &r->places[i].p;
-		if (r->places[i].p.node == self)
-			m.consumers_local += r->places[i].p.consumers;
+	places.way = state.connected ? "bus" : "none";
+	places_find(&places, r->queue);
+	for (uint32_t i = 0; i < places.count; i++) {
+		const Ringpost__V1__RoutePlace *p = places.list[i];
+
+		if (p->node == self)
+			m.consumers_local += p->consumers;
 		else
-			m.consumers_remote += r->places[i].p.consumers;
+			m.consumers_remote += p->consumers;
 	}
 	m.node = self;
 	m.queue = r->queue;
@@ -145,10 +122,10 @@ static void reply(struct bus_route *r, uint64_t waiting)
 	m.bus = (char *)(state.redis ? "redis" : "memory");
 	m.depth = (uint32_t)RP_MIN(waiting, (uint64_t)UINT32_MAX);
 	m.in_flight = in_flight(r);
-	m.n_places = r->count;
-	m.places = places;
+	m.n_places = places.count;
+	m.places = places.list;
 	ctl_admin_reply(r->call, &m.base);
-	free(places);
+	free(places.items);
 }
 
 static void on_length(void *ctx, const struct rp_store_result *result)

@@ -9,14 +9,14 @@
 #include <ringpost/v1/admin.pb-c.h>
 
 #include <base/assert.h>
-#include <ctl/ctl_priv.h>
+#include <ctl/ctl_route_priv.h>
 #include <route/key.h>
 #include <route/record.h>
 
 /** A route is put, forward and deliver at most. */
 #define HOPS_MAX 3
 
-struct place_item {
+struct ctl_place {
 	Ringpost__V1__RoutePlace p;
 	Ringpost__V1__RouteHop hops[HOPS_MAX], *list[HOPS_MAX];
 	char name[128];
@@ -41,47 +41,65 @@ static const char *way_to(struct rp_ctl *ctl, uint64_t node)
 	return "none";
 }
 
-static void hop_add(
-	struct place_item *x, const char *step, uint64_t from, uint64_t to, const char *way)
+struct ctl_place *ctl_places_new(void)
 {
-	Ringpost__V1__RouteHop *h = &x->hops[x->p.n_hops];
+	struct ctl_place *places = calloc(RP_PEERS_MAX, sizeof(*places));
 
+	RP_ASSERT(places != NULL);
+	return places;
+}
+
+Ringpost__V1__RoutePlace *ctl_place_init(
+	struct rp_ctl *ctl, struct ctl_place *places, uint32_t i, uint64_t node)
+{
+	struct ctl_place *x = &places[i];
+
+	ringpost__v1__route_place__init(&x->p);
+	ctl_node_name(ctl, node, x->name, sizeof(x->name));
+	x->p.node = node;
+	x->p.name = x->name;
+	x->p.state =
+		(char *)rp_repl_state_name(rp_repl_state_of(rp_control_repl(ctl->control), node));
+	x->p.hops = x->list;
+	return &x->p;
+}
+
+void ctl_place_hop(Ringpost__V1__RoutePlace *place, const char *step, uint64_t from, uint64_t to,
+	const char *way)
+{
+	struct ctl_place *x = RP_CONTAINER_OF(place, struct ctl_place, p);
+	Ringpost__V1__RouteHop *h = &x->hops[place->n_hops];
+
+	RP_ASSERT(place->n_hops < HOPS_MAX);
 	ringpost__v1__route_hop__init(h);
 	h->step = (char *)step;
 	h->from = from;
 	h->to = to;
 	h->way = (char *)way;
 	h->rpcs = from != to;
-	x->list[x->p.n_hops++] = h;
+	x->list[place->n_hops++] = h;
 }
 
-static void place_fill(struct rp_ctl *ctl, struct place_item *x, const struct rp_queue_place *place,
-	const Ringpost__V1__RouteReply *r)
+static void place_fill(struct rp_ctl *ctl, Ringpost__V1__RoutePlace *p,
+	const struct rp_queue_place *place, const Ringpost__V1__RouteReply *r)
 {
 	uint64_t self = ctl->config.self.node, there = place->node;
 
-	ringpost__v1__route_place__init(&x->p);
-	ctl_node_name(ctl, there, x->name, sizeof(x->name));
-	x->p.node = there;
-	x->p.name = x->name;
-	x->p.state =
-		(char *)rp_repl_state_name(rp_repl_state_of(rp_control_repl(ctl->control), there));
-	x->p.consumers = place->consumers;
-	x->p.hops = x->list;
+	p->consumers = place->consumers;
 	if (r->dispatcher == 0)
 		return;
-	hop_add(x, "put", self, self, "local");
+	ctl_place_hop(p, "put", self, self, "local");
 	if (r->dispatcher != self)
-		hop_add(x, "forward", self, r->dispatcher, way_to(ctl, r->dispatcher));
+		ctl_place_hop(p, "forward", self, r->dispatcher, way_to(ctl, r->dispatcher));
 	/* What the dispatcher has to another node is not known here. */
-	hop_add(x, "deliver", r->dispatcher, there,
+	ctl_place_hop(p, "deliver", r->dispatcher, there,
 		r->dispatcher == there	? "local"
 		: r->dispatcher == self ? way_to(ctl, there)
 					: "stream");
-	x->p.cost_put = rp_route_cost_leg(1, self, r->dispatcher, there);
-	x->p.cost_ack = rp_route_cost_ack(there, r->dispatcher);
+	p->cost_put = rp_route_cost_leg(1, self, r->dispatcher, there);
+	p->cost_ack = rp_route_cost_ack(there, r->dispatcher);
 	if (r->reply_dispatcher != 0)
-		x->p.cost_round_trip = rp_route_cost_round_trip(
+		p->cost_round_trip = rp_route_cost_round_trip(
 			1, self, there, r->dispatcher, r->reply_dispatcher);
 }
 
@@ -137,16 +155,19 @@ static void queue_fill(struct rp_ctl *ctl, Ringpost__V1__RouteReply *r)
 			rp_repl_state_of(rp_control_repl(ctl->control), q->dispatcher));
 }
 
-static void places_fill(struct rp_ctl *ctl, Ringpost__V1__RouteReply *r, struct place_item *items)
+static void places_fill(struct rp_ctl *ctl, Ringpost__V1__RouteReply *r, struct ctl_place *items)
 {
 	uint64_t self = ctl->config.self.node;
 	bool first = true;
 
 	for (uint32_t i = 0; i < ctl->view->place_count; i++) {
-		place_fill(ctl, &items[i], &ctl->view->places[i], r);
-		r->places[r->n_places++] = &items[i].p;
-		if (first || items[i].p.cost_put < r->cost_put)
-			r->cost_put = items[i].p.cost_put;
+		const struct rp_queue_place *place = &ctl->view->places[i];
+		Ringpost__V1__RoutePlace *p = ctl_place_init(ctl, items, i, place->node);
+
+		place_fill(ctl, p, place, r);
+		r->places[r->n_places++] = p;
+		if (first || p->cost_put < r->cost_put)
+			r->cost_put = p->cost_put;
 		first = false;
 	}
 	if (first && r->dispatcher != 0)
@@ -159,15 +180,15 @@ static void route_reply(struct rp_ctl *ctl, void *who)
 	struct ctl_admin_call *a = who;
 	Ringpost__V1__RouteReply r = RINGPOST__V1__ROUTE_REPLY__INIT;
 	char name[128], reply_to[RP_RECORD_BYTES_MAX + 1];
-	struct place_item *items;
+	struct ctl_place *items;
 
 	if (ctl_view_missing(ctl, a->call)) {
 		free(a);
 		return;
 	}
-	items = calloc(RP_PEERS_MAX, sizeof(*items));
+	items = ctl_places_new();
 	r.places = calloc(RP_PEERS_MAX, sizeof(*r.places));
-	RP_ASSERT(items && r.places);
+	RP_ASSERT(r.places != NULL);
 	r.node = ctl->config.self.node;
 	r.queue = a->ask.name;
 	r.shard = a->ask.shard;

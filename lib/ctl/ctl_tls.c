@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <base/fnv.h>
 #include <base/log.h>
 #include <ctl/ctl_priv.h>
 #include <grpc/credentials.h>
@@ -25,7 +26,7 @@ static uint64_t stamp_of(const struct rp_conf *c)
 {
 	const char *paths[] = {c->tls.cert_file, c->tls.key_file, c->tls.ca_file, c->tls.crl_file,
 		c->tls.peer_cert_file, c->tls.peer_key_file, c->tls.peer_ca_file};
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = RP_FNV1A_BASIS;
 
 	for (size_t i = 0; i < RP_ARRAY_SIZE(paths); i++) {
 		struct stat st = {0};
@@ -37,8 +38,7 @@ static uint64_t stamp_of(const struct rp_conf *c)
 		parts[1] = (uint64_t)st.st_mtim.tv_nsec;
 		parts[2] = (uint64_t)st.st_size;
 		parts[3] = (uint64_t)st.st_ino;
-		for (unsigned j = 0; j < RP_ARRAY_SIZE(parts); j++)
-			h = (h ^ parts[j]) * 0x100000001b3ull;
+		h = rp_fnv1a(h, parts, sizeof(parts));
 	}
 	return h;
 }

@@ -267,14 +267,6 @@ static inline uint32_t dl_link_of(const struct rp_deliver *d, uint32_t hash)
 	return rp_hash_pick(hash, RP_MAX(d->config.links, 1u));
 }
 bool dl_peer_can_unary(const struct dl_peer *p);
-/* Brings so many lines of what is soon used near; NULL is fine. */
-static inline void dl_fetch(const void *object, unsigned lines)
-{
-	const uint8_t *p = object;
-
-	for (unsigned i = 0; p && i < lines; i++)
-		__builtin_prefetch(p + i * RP_CACHE_LINE, 1);
-}
 /* Counts, and has the bundle closed. The caller returns at once: everything may be gone. */
 void dl_violation(struct dl_peer *p, enum rp_deliver_violation why);
 
@@ -289,11 +281,8 @@ bool dl_emit_small(struct dl_peer *p, uint32_t hash, struct rp_frame_header *h, 
 /* `head` and the next `n` bytes of the payload; NULL: no buffers, the cursor is as it was. */
 struct rte_mbuf *dl_frame_build(struct rp_deliver *d, const uint8_t *head, uint32_t head_length,
 	struct dl_cursor *cursor, uint32_t n);
-/* The next frame of a message: its first with fields (started false), or a continuation. */
-struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
-	struct rp_frame_header *h, struct dl_cursor *cursor, bool *started, uint32_t n,
-	const struct dl_extra *extra, bool with_name);
-/* The same, given to the link; false: no buffers, nothing has left. */
+/* The next frame of a message, its first with fields (started false) or a continuation, given to
+ * the link; false: no buffers, nothing has left. */
 bool dl_frame_send(struct dl_peer *p, const struct dl_msg *m, struct rp_frame_header *h,
 	struct dl_cursor *cursor, bool *started, uint32_t n, const struct dl_extra *extra,
 	bool with_name);

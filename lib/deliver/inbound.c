@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <base/assert.h>
+#include <base/fetch.h>
 #include <base/mbuf.h>
 #include <link/chain.h>
 
@@ -354,9 +355,9 @@ static void stream_fetch(const struct rp_deliver *d, const struct rte_mbuf *fram
 	if (rp_frame_routing(head[0]) != RP_FRAME_ROUTE_STREAM || slot == DL_SLOT_CONTROL)
 		return;
 	if (slot & DL_SLOT_RX)
-		dl_fetch(dl_slab_at(&d->rxs, slot & ~DL_SLOT_RX), DL_RX_LINES);
+		rp_fetch(dl_slab_at(&d->rxs, slot & ~DL_SLOT_RX), DL_RX_LINES * RP_CACHE_LINE);
 	else
-		dl_fetch(dl_slab_at(&d->txs, slot), DL_TX_LINES);
+		rp_fetch(dl_slab_at(&d->txs, slot), DL_TX_LINES * RP_CACHE_LINE);
 }
 
 /* The stream is near by now: what it leads to. */
@@ -386,7 +387,7 @@ static void flow_fetch(
 	if (!tx || !tx->live)
 		return;
 	hashes[(*n)++] = tx->hash;
-	dl_fetch(tx->flow, DL_FLOW_LINES);
+	rp_fetch(tx->flow, DL_FLOW_LINES * RP_CACHE_LINE);
 }
 
 static void frames_fetch(struct rp_deliver *d, struct rte_mbuf *const *frames, unsigned n)

@@ -203,22 +203,6 @@ static struct dl_cursor cursor_of(
 	return (struct dl_cursor){.segment = m->q.payload, .left = m->bytes};
 }
 
-struct rte_mbuf *dl_frame_next(struct rp_deliver *d, const struct dl_msg *m,
-	struct rp_frame_header *h, struct dl_cursor *cursor, bool *started, uint32_t n,
-	const struct dl_extra *extra, bool with_name)
-{
-	uint8_t head[DL_HEAD_BYTES_MAX];
-	struct dl_cursor c = cursor_of(m, cursor, *started);
-	uint32_t length = head_write(d, m, h, *started, n, c.left, extra, with_name, head);
-	struct rte_mbuf *frame = dl_frame_build(d, head, length, &c, n);
-
-	if (!frame)
-		return NULL;
-	*cursor = c;
-	*started = true;
-	return frame;
-}
-
 static void cursor_copy(struct dl_cursor *c, uint8_t *out, uint32_t n)
 {
 	c->left -= n;

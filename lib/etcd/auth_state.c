@@ -4,6 +4,7 @@
 
 #include <authpb/auth.pb-c.h>
 #include <base/assert.h>
+#include <base/fnv.h>
 
 #include "auth_priv.h"
 
@@ -107,11 +108,7 @@ static void role_free(struct auth_role *r)
 
 static uint64_t secret_of(const Authpb__User *m)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < m->password.len; i++)
-		h = (h ^ m->password.data[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(RP_FNV1A_BASIS, m->password.data, m->password.len);
 }
 
 /* `m` NULL: the user is gone. A record that does not say its own name is none. */

@@ -10,6 +10,7 @@
 
 #include <authpb/auth.pb-c.h>
 #include <base/assert.h>
+#include <base/fnv.h>
 #include <jansson.h>
 #include <kv/lease.h>
 
@@ -24,11 +25,7 @@
 
 static uint64_t text_hash(const char *text, size_t length)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < length; i++)
-		h = (h ^ (uint8_t)text[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(RP_FNV1A_BASIS, text, length);
 }
 
 static struct auth_token *token_of(struct rp_list *n)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 
 #include "etcd_priv.h"
 
@@ -122,13 +123,11 @@ struct rp_etcd_caller etcd_caller_of(struct rp_etcd *e, struct rp_grpc_call *cal
 
 uint64_t etcd_user_of(const struct rp_etcd_caller *caller)
 {
-	const char *at = caller->user ? caller->user : "";
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h;
 
-	if (!at[0])
+	if (!caller->user || !caller->user[0])
 		return 0;
-	for (; *at; at++)
-		h = (h ^ (uint8_t)*at) * 0x100000001b3ull;
+	h = rp_fnv1a(RP_FNV1A_BASIS, caller->user, strlen(caller->user));
 	return h ? h : 1;
 }
 

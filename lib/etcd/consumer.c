@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 
 #include <etcdserverpb/rpc.pb-c.h>
 
@@ -20,16 +21,10 @@ static struct etcd_watch *consumer_find(struct rp_etcd *e, uint64_t handle)
 	return n ? RP_CONTAINER_OF(n, struct etcd_watch, handle) : NULL;
 }
 
-/* FNV-1a of queue and uuid; equal hashes are told apart where they are used. */
+/* Equal hashes are told apart where they are used. */
 static uint64_t identity_hash(struct rp_span name, const uint8_t uuid[RP_UUID_BYTES])
 {
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < name.length; i++)
-		h = (h ^ name.data[i]) * 0x100000001b3ull;
-	for (size_t i = 0; i < RP_UUID_BYTES; i++)
-		h = (h ^ uuid[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(rp_fnv1a(RP_FNV1A_BASIS, name.data, name.length), uuid, RP_UUID_BYTES);
 }
 
 static struct etcd_watch *identity_find(

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <base/fnv.h>
+
 #include "server_priv.h"
 
 /* Methods: a table by hash of the path, at most half full. */
 
 static size_t methods_hash(const char *path)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = rp_fnv1a(RP_FNV1A_BASIS, path, strlen(path));
 
-	for (; *path; path++)
-		h = (h ^ (uint8_t)*path) * 0x100000001b3ull;
 	return (size_t)(h ^ h >> 32);
 }
 

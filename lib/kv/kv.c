@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <base/fnv.h>
+
 #include "kv_priv.h"
 
 const char *rp_kv_error_text(enum rp_kv_error error)
@@ -194,16 +196,6 @@ bool rp_kv_step(struct rp_kv *kv, uint32_t budget)
 	return kv_watch_step(kv, &left) || more;
 }
 
-/* FNV-1a, 64 bits, folded at the end. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t length)
-{
-	const uint8_t *p = data;
-
-	for (size_t i = 0; i < length; i++)
-		h = (h ^ p[i]) * 0x100000001b3ull;
-	return h;
-}
-
 static uint64_t hash_key(
 	uint64_t h, const struct rp_kv *kv, const struct rp_kv_key *k, int64_t until)
 {
@@ -217,16 +209,16 @@ static uint64_t hash_key(
 		const struct rp_kv_version *v = k->versions[i];
 		int64_t numbers[4] = {v->create_revision, v->mod_revision, v->version, v->lease};
 
-		h = hash_bytes(h, k->bytes, k->length);
-		h = hash_bytes(h, numbers, sizeof(numbers));
-		h = hash_bytes(h, v->value, v->value_length);
+		h = rp_fnv1a(h, k->bytes, k->length);
+		h = rp_fnv1a(h, numbers, sizeof(numbers));
+		h = rp_fnv1a(h, v->value, v->value_length);
 	}
 	return h;
 }
 
 enum rp_kv_error rp_kv_hash(struct rp_kv *kv, int64_t revision, uint32_t *hash)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = RP_FNV1A_BASIS;
 
 	if (revision > kv->revision)
 		return RP_KV_FUTURE_REVISION;

@@ -6,18 +6,12 @@
  * all of them, so that they wait for memory once.
  */
 
+#include <base/fetch.h>
+
 #include "queue_priv.h"
 
 /* With fewer queues all of it is near anyway. */
 #define FETCH_QUEUES_MIN 64
-
-static void fetch(const void *object, size_t bytes)
-{
-	const uint8_t *p = object;
-
-	for (size_t at = 0; at < bytes; at += RP_CACHE_LINE)
-		__builtin_prefetch(p + at, 1);
-}
 
 static const struct consumer *first_consumer(const struct queue *q)
 {
@@ -37,24 +31,21 @@ void rp_queue_fetch(const struct rp_queues *qs, const uint32_t *hashes, unsigned
 		__builtin_prefetch(&qs->queue_table[hashes[i] & qs->queue_mask]);
 	for (unsigned i = 0; i < n; i++) {
 		q[i] = qs->queue_table[hashes[i] & qs->queue_mask];
-		if (q[i])
-			fetch(q[i], sizeof(*q[i]));
+		rp_fetch(q[i], sizeof(*q[i]));
 	}
 	for (unsigned i = 0; i < n; i++) {
 		const struct consumer *c = q[i] ? first_consumer(q[i]) : NULL;
 
 		if (!q[i])
 			continue;
-		fetch(q[i]->name, 1);
-		if (q[i]->producers)
-			fetch(q[i]->producers, sizeof(*q[i]->producers));
-		if (c)
-			fetch(c, sizeof(*c));
+		rp_fetch(q[i]->name, 1);
+		rp_fetch(q[i]->producers, sizeof(*q[i]->producers));
+		rp_fetch(c, sizeof(*c));
 	}
 	for (unsigned i = 0; i < n; i++) {
 		const struct consumer *c = q[i] ? first_consumer(q[i]) : NULL;
 
-		if (c && c->host)
-			fetch(c->host, offsetof(struct host, done));
+		if (c)
+			rp_fetch(c->host, offsetof(struct host, done));
 	}
 }

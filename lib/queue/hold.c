@@ -8,11 +8,7 @@
 
 static struct hold **hold_bucket(const struct rp_queues *qs, const struct host *h, uint64_t idx)
 {
-	/* As of indexed messages: those that follow each other stand beside each other. */
-	uint64_t a = (slab_index(&qs->hosts, h) * 0x9e3779b97f4a7c15ull >> 32) + idx +
-		     (idx >> 40) * 0x85ebca6bull;
-
-	return &qs->hold_table[a & qs->hold_mask];
+	return &qs->hold_table[idx_slot(slab_index(&qs->hosts, h), idx) & qs->hold_mask];
 }
 
 struct hold *hold_find(const struct rp_queues *qs, const struct host *h, uint64_t idx)

@@ -9,6 +9,8 @@
 
 #include <process/meta.h>
 
+#include <base/fnv.h>
+
 #include "queue_priv.h"
 
 /* ---- what they are ---- */
@@ -258,10 +260,8 @@ void job_release(struct rp_queues *qs, struct message *m, bool proven, uint64_t 
 /* The hash that picks the bucket, and another one. */
 uint64_t job_digest(struct rp_span tail)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = rp_fnv1a(RP_FNV1A_BASIS, tail.data, tail.length);
 
-	for (size_t i = 0; i < tail.length; i++)
-		h = (h ^ tail.data[i]) * 0x100000001b3ull;
 	return (uint64_t)rp_queue_hash(tail.data, tail.length) << 32 | (uint32_t)(h >> 32) | 1;
 }
 

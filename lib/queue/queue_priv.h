@@ -499,6 +499,13 @@ static inline bool is_leaving(const struct rp_queues *qs)
 	return qs->stopping || qs->draining;
 }
 
+/** Where what has an index lies in a table: indexes of one `owner` that follow each other stand
+ * beside each other, in the same lines. */
+static inline uint64_t idx_slot(uint32_t owner, uint64_t idx)
+{
+	return (owner * 0x9e3779b97f4a7c15ull >> 32) + idx + (idx >> 40) * 0x85ebca6bull;
+}
+
 static inline struct rp_span queue_name(const struct queue *q)
 {
 	return (struct rp_span){q->name, q->name_length};

@@ -209,10 +209,7 @@ void message_free(struct rp_queues *qs, struct message *m)
 
 static struct message **idx_bucket(const struct rp_queues *qs, const struct queue *q, uint64_t idx)
 {
-	/* Messages that follow each other in a queue stand beside each other, in the same lines. */
-	uint64_t h = (q->hash * 0x9e3779b97f4a7c15ull >> 32) + idx + (idx >> 40) * 0x85ebca6bull;
-
-	return &qs->idx_table[h & qs->idx_mask];
+	return &qs->idx_table[idx_slot(q->hash, idx) & qs->idx_mask];
 }
 
 void message_indexed(struct rp_queues *qs, struct message *m, uint64_t now_ns)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 #include <base/log.h>
 #include <repl/repl_priv.h>
 #include <route/key.h>
@@ -19,11 +20,7 @@
 
 static uint64_t repl_key_hash(struct rp_span key)
 {
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < key.length; i++)
-		h = (h ^ key.data[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(RP_FNV1A_BASIS, key.data, key.length);
 }
 
 static struct repl_epoch *repl_epoch_find(struct rp_repl *r, struct rp_span key, uint64_t hash)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 #include <repl/repl_priv.h>
 
 int repl_span_compare(struct rp_span a, struct rp_span b)
@@ -25,10 +26,8 @@ int repl_span_compare(struct rp_span a, struct rp_span b)
 uint64_t repl_digest(const struct rp_kv_record *kv)
 {
 	uint64_t v[3] = {kv->stamp, kv->node, kv->deleted};
-	uint64_t h = 0xcbf29ce484222325ull;
+	uint64_t h = rp_fnv1a(RP_FNV1A_BASIS, kv->key.data, kv->key.length);
 
-	for (size_t i = 0; i < kv->key.length; i++)
-		h = (h ^ kv->key.data[i]) * 0x100000001b3ull;
 	for (size_t i = 0; i < RP_ARRAY_SIZE(v); i++) {
 		h = (h ^ v[i]) * 0x9e3779b97f4a7c15ull;
 		h ^= h >> 32;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 #include <sink/clickhouse_priv.h>
 
 void *ch_alloc(size_t size)
@@ -121,13 +122,15 @@ void ch_batch_clean(struct ch_batch *b)
 
 void ch_batch_token(const struct ch_batch *b, char *token, size_t size)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
+	uint64_t hash = RP_FNV1A_BASIS;
 
 	/* A message is known by its queue and number for its whole life. */
-	for (uint32_t i = 0; i < b->count; i++)
-		hash = (hash ^ b->rows[i].idx ^ b->rows[i].length << 40) * 0x100000001b3ull;
-	for (size_t i = 0; i < b->q->name_length; i++)
-		hash = (hash ^ b->q->name[i]) * 0x100000001b3ull;
+	for (uint32_t i = 0; i < b->count; i++) {
+		const uint64_t row[] = {b->rows[i].idx, b->rows[i].length};
+
+		hash = rp_fnv1a(hash, row, sizeof(row));
+	}
+	hash = rp_fnv1a(hash, b->q->name, b->q->name_length);
 	snprintf(token, size, "ringpost-%" PRIx64 "-%" PRIu64 "-%" PRIu32 "-%016" PRIx64,
 		b->q->c->node, b->rows[0].idx, b->count, hash);
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include <base/assert.h>
+#include <base/fnv.h>
 #include <store/bus_priv.h>
 
 /** For so long after its end it is known who sent a message. */
@@ -43,12 +44,7 @@ char *store_text(const char *format, ...)
 
 uint64_t store_hash(const void *data, size_t length)
 {
-	const uint8_t *p = data;
-	uint64_t h = 0xcbf29ce484222325ull;
-
-	for (size_t i = 0; i < length; i++)
-		h = (h ^ p[i]) * 0x100000001b3ull;
-	return h;
+	return rp_fnv1a(RP_FNV1A_BASIS, data, length);
 }
 
 const char *rp_store_status_text(enum rp_store_status status)

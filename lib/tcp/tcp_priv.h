@@ -8,6 +8,7 @@
 #include <rte_mbuf.h>
 
 #include <base/assert.h>
+#include <base/fetch.h>
 #include <base/list.h>
 #include <base/mbuf.h>
 #include <base/seq32.h>
@@ -249,10 +250,7 @@ _Static_assert(offsetof(struct tcp_conn, cc_state) + sizeof(struct tcp_dctcp) <=
 
 static inline void tcp_conn_prefetch(const struct tcp_conn *c)
 {
-	const uint8_t *p = (const uint8_t *)c;
-
-	for (unsigned i = 0; i < TCP_CONN_HOT_LINES; i++)
-		__builtin_prefetch(p + i * RP_CACHE_LINE, 1);
+	rp_fetch(c, TCP_CONN_HOT_LINES * RP_CACHE_LINE);
 }
 
 /** What is left of a connection in TIME-WAIT. */

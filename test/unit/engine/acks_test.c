@@ -14,7 +14,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-#include <engine/shard_engine_priv.h>
+#include "small.h"
 
 #define POOL_ROOM 2048
 #define MESSAGES 200
@@ -90,31 +90,7 @@ static uint32_t held(struct rp_engine *e)
 
 static struct rp_engine *engine_create(void)
 {
-	struct rp_engine_config c = {
-		.shards = 1,
-		.deliver = {.node = 1,
-			.shards = 1,
-			.message_bytes_max = 4096,
-			.window_bytes = 4096,
-			.peer_budget_bytes = 8192,
-			.streams_max = 16,
-			.peers_max = 4,
-			.peer_messages_max = 16,
-			.messages_max = 16,
-			.idle_ns = RP_NS_PER_S,
-			.unary_fallback = true,
-			.pool = pool},
-		.queue = {.node = 1,
-			.boot = 1,
-			.pool = pool,
-			.message_bytes_max = 4096,
-			.queues_max = 16,
-			.messages_max = 512,
-			.consumers_max = 16,
-			.holds_max = 512,
-			.producers_max = 16,
-			.tails_max = 16},
-	};
+	struct rp_engine_config c = engine_small(pool, 512);
 	struct rp_engine *e = rp_engine_create(&c, &ops, NULL, 0);
 
 	assert_non_null(e);

@@ -12,7 +12,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-#include <engine/shard_engine_priv.h>
+#include "small.h"
 
 #define POOL_ROOM 2048
 
@@ -39,31 +39,7 @@ static void test_come_and_go(void **state)
 {
 	struct rte_mempool *pool = rte_pktmbuf_pool_create_by_ops(
 		"pool", 1023, 0, 0, RTE_PKTMBUF_HEADROOM + POOL_ROOM, SOCKET_ID_ANY, "ring_mp_mc");
-	struct rp_engine_config c = {
-		.shards = 1,
-		.deliver = {.node = 1,
-			.shards = 1,
-			.message_bytes_max = 4096,
-			.window_bytes = 4096,
-			.peer_budget_bytes = 8192,
-			.streams_max = 16,
-			.peers_max = 4,
-			.peer_messages_max = 16,
-			.messages_max = 16,
-			.idle_ns = RP_NS_PER_S,
-			.unary_fallback = true,
-			.pool = pool},
-		.queue = {.node = 1,
-			.boot = 1,
-			.pool = pool,
-			.message_bytes_max = 4096,
-			.queues_max = 16,
-			.messages_max = 16,
-			.consumers_max = 16,
-			.holds_max = 16,
-			.producers_max = 16,
-			.tails_max = 16},
-	};
+	struct rp_engine_config c = engine_small(pool, 16);
 	struct rp_engine *e;
 
 	assert_non_null(pool);

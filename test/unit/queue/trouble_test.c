@@ -549,27 +549,42 @@ static void test_goes_on_as_its_node_starts_anew(void **state)
 }
 
 /*
- * A dispatcher took a message and could not say so. It is on its way to the next one, which is the
- * producer's own node, when the producer asks what became of it.
+ * Node 1 dispatches and has taken what node 0 put, but the word of it is lost, as all is that they
+ * say from now on. The put's token.
  */
+static unsigned taken_unsaid(struct cluster *c)
+{
+	unsigned t = put(c, 0, Q, "t", 1);
+
+	for (unsigned i = 0; i < 1000 && info_of(c, 1, Q).depth == 0; i++)
+		cluster_run(c, 10 * RP_NS_PER_US);
+	assert_int_equal(info_of(c, 1, Q).depth, 1);
+	assert_false(answer_of(c, t)->done);
+	cluster_silence(c, 0, 1, true);
+	return t;
+}
+
+static void dispatches_next(struct cluster *c, unsigned id)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%u;epoch=%u", id, info_of(c, 1, Q).epoch + 1);
+	publish_record(c, Q, text);
+	cluster_run(c, MS);
+}
+
+/* It is on its way to the next one, the producer's own node, when the producer asks for it. */
 static void test_repeated_while_handed_over(void **state)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
 		struct cluster *c = cluster_new(3, seed, NULL);
 		struct client *next;
-		char text[64];
 		unsigned t;
 
 		open_consumer(c, 1, Q, 9, 0, ";match=none");
 		settle(c);
-		t = put(c, 0, Q, "t", 1);
-		for (unsigned i = 0; i < 1000 && info_of(c, 1, Q).depth == 0; i++)
-			cluster_run(c, 10 * RP_NS_PER_US);
-		assert_int_equal(info_of(c, 1, Q).depth, 1);
-		cluster_silence(c, 0, 1, true);
-		snprintf(text, sizeof(text), "101;epoch=%u", info_of(c, 1, Q).epoch + 1);
-		publish_record(c, Q, text);
-		cluster_run(c, MS);
+		t = taken_unsaid(c);
+		dispatches_next(c, 101);
 		cluster_silence(c, 0, 1, false);
 		settle(c);
 		assert_int_equal(answer_of(c, t)->status, RP_Q_OK);
@@ -581,14 +596,12 @@ static void test_repeated_while_handed_over(void **state)
 	}
 }
 
-/* Likewise of one bound to a consumer, where the queue comes back before it was handed over. */
+/* It is bound to a consumer, and the queue comes back before it was handed over. */
 static void test_repeated_when_it_stayed(void **state)
 {
 	for (unsigned seed = 1; seed <= 20; seed++) {
 		struct cluster *c = cluster_new(3, seed, NULL);
 		struct client *holder;
-		char text[64];
-		uint32_t epoch;
 		unsigned t;
 
 		open_consumer(c, 1, Q, 9, 0, ";match=none");
@@ -596,19 +609,11 @@ static void test_repeated_when_it_stayed(void **state)
 		holder = open_consumer(c, 0, Q, 1, 0, NULL);
 		settle(c);
 		assert_true(info_of(c, 1, Q).dispatching);
-		t = put(c, 0, Q, "t", 1);
-		for (unsigned i = 0; i < 1000 && info_of(c, 1, Q).depth == 0; i++)
-			cluster_run(c, 10 * RP_NS_PER_US);
+		t = taken_unsaid(c);
 		assert_int_equal(info_of(c, 1, Q).in_flight, 1);
-		assert_false(answer_of(c, t)->done);
-		cluster_silence(c, 0, 1, true);
 		cluster_silence(c, 1, 2, true);
-		epoch = info_of(c, 1, Q).epoch;
-		for (unsigned i = 1; i <= 2; i++) {
-			snprintf(text, sizeof(text), "%u;epoch=%u", i == 1 ? 103 : 102, epoch + i);
-			publish_record(c, Q, text);
-			cluster_run(c, MS);
-		}
+		dispatches_next(c, 103);
+		dispatches_next(c, 102);
 		cluster_silence(c, 0, 1, false);
 		cluster_silence(c, 1, 2, false);
 		settle(c);
